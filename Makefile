@@ -1,0 +1,82 @@
+# Every verb sets up what it needs: a fresh machine has to have Python 3.11 or newer, and make.
+#
+#   make demo         the main job, end to end
+#   make test         check, then every test but the long ones
+#   make test-quick   the tests without crashes, Spark and long runs
+#   make test-long    the long ones
+#   make check        lint, format and types
+#   make fmt          rewrite the code in the project's format
+#   make bench        measure the Streaming Ledger workload on this machine
+#   make clean        remove the environment, caches and builds
+#
+# PYTHON=… picks an interpreter, VENV=… another place for the environment, WORKERS=… the test processes.
+# All paths are relative, so that the checkout may lie in a directory whose name has spaces.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV ?= .venv
+WORKERS ?= 2
+BIN := $(VENV)/bin
+RUN := "$(BIN)/python" -m
+STAMP := $(VENV)/.installed
+TESTS := $(RUN) pytest -n $(WORKERS) --dist loadfile
+CODE := $(wildcard src tests examples benchmarks)
+
+# A version manager may put a python3.13 on the path that does not start, so each one is tried, not only looked up.
+NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	if $$p $(NEW_ENOUGH); then echo $$p; break; fi; done)
+
+.PHONY: help demo test test-quick test-long check fmt bench clean
+
+help:
+	@sed -n 's/^#   make /make /p' Makefile
+
+demo: $(STAMP)
+	"$(BIN)/penstock" demo
+
+test: check
+	$(TESTS) -m "not long"
+
+test-quick: $(STAMP)
+	$(TESTS) -m "not faults and not spark and not long"
+
+test-long: $(STAMP)
+	$(TESTS) -m long
+
+check: $(STAMP)
+	$(RUN) ruff check $(CODE)
+	$(RUN) ruff format --check $(CODE)
+	$(RUN) mypy
+
+fmt: $(STAMP)
+	$(RUN) ruff check --fix-only $(CODE)
+	$(RUN) ruff format $(CODE)
+
+bench: $(STAMP)
+	"$(BIN)/penstock" bench sl
+	"$(BIN)/penstock" bench sl --keys str
+
+clean:
+	rm -rf "$(VENV)" dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml
+	@python='$(PYTHON)'; \
+	if [ -z "$$python" ]; then \
+	    echo "penstock needs Python 3.11 or newer, and found none on the PATH; install one, or say make PYTHON=/path/to/python" >&2; exit 1; fi; \
+	if ! command -v "$$python" >/dev/null 2>&1; then \
+	    echo "penstock needs Python 3.11 or newer; PYTHON=$$python is not there" >&2; exit 1; fi; \
+	if ! "$$python" $(NEW_ENOUGH); then \
+	    echo "penstock needs Python 3.11 or newer; PYTHON=$$python is $$("$$python" --version 2>&1)" >&2; exit 1; fi; \
+	if ! "$$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
+	    echo "penstock needs Python's venv module, which $$python lacks; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; fi; \
+	echo "setting up $(VENV) with $$("$$python" --version 2>&1)"; \
+	"$$python" -m venv "$(VENV)"
+	@$(RUN) pip --version >/dev/null 2>&1 || "$(BIN)/python" -m ensurepip --upgrade
+	$(RUN) pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@major=$$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); \
+	if [ "$${major:-0}" -lt 17 ]; then \
+	    echo "note: Java 17 or newer was not found; all that is here works without it, the Spark pipeline to come will need it"; fi
+	@touch "$(STAMP)"

@@ -1,0 +1,78 @@
+"""App: where a user declares, and opens what was declared."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from penstock.commit import Disk
+from penstock.declare.app import Declarations
+from penstock.declare.objects import EventType, Table
+from penstock.engine import Database
+from penstock.execute.reference import Reference
+from penstock.plan.build import Lowered, agree, build, lower_check, lower_transaction
+from penstock.plan.ir import Plan
+
+
+class App(Declarations):
+    """A set of tables, events and transactions. What cannot be compiled is refused as it is declared."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._lowered: list[Lowered] = []
+        self._plan: Plan | None = None
+
+    def table(self, cls: type) -> Table:
+        """Declare a table: its columns, its key, its checks."""
+        definition = self._add_table(cls)
+        for check in definition.checks:
+            lower_check(definition, check)
+        self._declare(tables=(*self.program.tables, definition))
+        return Table(definition)
+
+    def event(self, cls: type) -> EventType:
+        """Declare an event: its fields, its place in time."""
+        definition = self._add_event(cls)
+        self._declare(events=(*self.program.events, definition))
+        return EventType(definition)
+
+    def transaction(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare what one event does. The function stays as it is, to be called and debugged as plain Python."""
+        definition = self._add_transaction(function)
+        lowered = lower_transaction(definition)
+        program = replace(self.program, transactions=(*self.program.transactions, definition))
+        agreed = agree(program, [*self._lowered, lowered])
+        self._lowered.append(lowered)
+        self.program, self._plan = agreed, None
+        return function
+
+    def _declare(self, **changed: Any) -> None:
+        self.program = replace(self.program, **changed)
+        self._plan = None
+
+    @property
+    def plan(self) -> Plan:
+        """The whole app, planned."""
+        if self._plan is None:
+            self._plan = build(self.program)
+        return self._plan
+
+    def explain(self) -> str:
+        """What every transaction reads, writes, requires and returns, as text."""
+        return self.plan.explain()
+
+    def open(self, path: str | os.PathLike[str] | None = None, *, log: str = "changes", retain: int = 100,
+             snapshot_every: int = 50, background: bool = True, disk: Disk | None = None) -> Database:
+        """A database: in memory, or durable in a directory.
+
+        log: "changes" (records as each batch left them) or "input" (events; opening runs them again).
+        retain: how many versions stay readable. snapshot_every: batches between two snapshots, which are
+        written in the background unless background=False. disk: how files are reached, for fault tests.
+        """
+        return Database(self.plan, path, log=log, retain=retain, snapshot_every=snapshot_every, background=background, disk=disk)
+
+    def reference(self) -> Reference:
+        """The law's other side: the uncompiled functions, one by one, over dicts."""
+        return Reference(self.plan.program)

@@ -1,0 +1,191 @@
+"""Every file operation of this stage.
+
+A `Disk` is thin: each method is one step that the operating system does as a whole or fails.
+All of them pass through `step`, which a test may override to count the operations, to kill the
+process before or after the k-th, or to raise ENOSPC there.
+
+    create, write, fsync, close        a new file, never an existing one, through its descriptor
+    open, size, pread                  reading
+    overwrite                          a few bytes in place, not synced: hints only
+    link, rename, unlink, mkdir, rmdir names
+    listdir, stat, fsync_dir           directories
+
+Invariants:
+- Files are made 0600 and directories 0700.
+- What a full, failing, read-only or forbidden disk says becomes a StateError with the path, what
+  happened and what to do. A file that is absent, or in the way, stays an OSError: the caller knows
+  what that means.
+- Nothing here is durable before `fsync` (a file's bytes) and `fsync_dir` (its name) return.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.errors import StateError
+
+# What a user can do about an error of the disk.
+REMEDY = {
+    errno.ENOSPC: "free some space, then reopen the state directory",
+    errno.EDQUOT: "raise the quota or free some space, then reopen the state directory",
+    errno.EROFS: "remount the file system for writing, or use another directory",
+    errno.EIO: "the device is failing: check it, restore the directory from a backup if need be, then reopen it",
+    errno.EACCES: "give this user permission to read and write the state directory",
+    errno.EPERM: "give this user permission to read and write the state directory",
+    errno.ENOTDIR: "a state directory must be a directory: name another one",
+    errno.EMFILE: "raise the limit on open files (ulimit -n), then reopen the state directory",
+}
+
+# Linux takes at most 1024 buffers in one writev (IOV_MAX).
+BUFFERS_PER_WRITE = 1024
+
+
+class Disk:
+    @contextmanager
+    def step(self, what: str, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            remedy = REMEDY.get(error.errno or 0)
+            if remedy is None:
+                raise
+            raise StateError(f"cannot {what} {path}: {os.strerror(error.errno or 0).lower()}; {remedy}") from error
+
+    def create(self, path: Path) -> int:
+        with self.step("create", path):
+            return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+
+    def touch(self, path: Path) -> int:
+        """Opens the file for writing, and makes it where there is none."""
+        with self.step("open", path):
+            return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+
+    def write(self, fd: int, buffers: Sequence[memoryview], path: Path) -> None:
+        with self.step("write", path):
+            left = [buffer for buffer in buffers if len(buffer)]
+            while left:
+                left = _after(left, os.writev(fd, left[:BUFFERS_PER_WRITE]))
+
+    def fsync(self, fd: int, path: Path) -> None:
+        with self.step("sync", path):
+            os.fsync(fd)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def open(self, path: Path) -> int:
+        with self.step("open", path):
+            return os.open(path, os.O_RDONLY)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def pread(self, fd: int, length: int, offset: int, path: Path) -> pa.Buffer:
+        """Up to `length` bytes from `offset`: fewer where the file ends before."""
+        with self.step("read", path):
+            buffer = pa.allocate_buffer(length)
+            view, got = memoryview(buffer), 0
+            while got < length and (n := os.preadv(fd, [view[got:]], offset + got)):
+                got += n
+            return buffer.slice(0, got)
+
+    def overwrite(self, path: Path, data: bytes) -> None:
+        with self.step("write", path):
+            fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
+            try:
+                os.pwrite(fd, data, 0)
+            finally:
+                os.close(fd)
+
+    def link(self, old: Path, new: Path) -> None:
+        with self.step("link", new):
+            os.link(old, new)
+
+    def rename(self, old: Path, new: Path) -> None:
+        with self.step("rename", new):
+            os.rename(old, new)
+
+    def unlink(self, path: Path) -> None:
+        with self.step("remove", path):
+            os.unlink(path)
+
+    def mkdir(self, path: Path) -> None:
+        with self.step("create", path):
+            os.mkdir(path, 0o700)
+
+    def rmdir(self, path: Path) -> None:
+        with self.step("remove", path):
+            os.rmdir(path)
+
+    def listdir(self, path: Path) -> list[str]:
+        with self.step("list", path):
+            return sorted(os.listdir(path))
+
+    def stat(self, path: Path) -> os.stat_result:
+        with self.step("look at", path):
+            return os.stat(path)
+
+    def fsync_dir(self, path: Path) -> None:
+        with self.step("sync", path):
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    # What the stage makes of these steps.
+
+    def read(self, path: Path) -> bytes:
+        fd = self.open(path)
+        try:
+            return bytes(memoryview(self.pread(fd, self.size(fd), 0, path)))
+        finally:
+            self.close(fd)
+
+    def write_new(self, path: Path, buffers: Sequence[memoryview]) -> None:
+        """A new file whose bytes are durable on return; its name is not, until `fsync_dir`."""
+        fd = self.create(path)
+        try:
+            self.write(fd, buffers, path)
+            self.fsync(fd, path)
+        finally:
+            self.close(fd)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """The file holds all of `data` or is as it was before; durable on return."""
+        temporary = path.with_name(path.name + ".tmp")
+        self.unlink_if_there(temporary)
+        self.write_new(temporary, [memoryview(data)])
+        self.rename(temporary, path)
+        self.fsync_dir(path.parent)
+
+    def unlink_if_there(self, path: Path) -> None:
+        with suppress(FileNotFoundError):
+            self.unlink(path)
+
+    def ensure_dir(self, path: Path) -> None:
+        """Makes the directory and its parents where there are none; their names are durable on return."""
+        try:
+            self.mkdir(path)
+        except FileExistsError:
+            self.listdir(path)  # A file of that name is refused here, as what it is.
+            return
+        except FileNotFoundError:
+            self.ensure_dir(path.parent)
+            return self.ensure_dir(path)
+        self.fsync_dir(path.parent)
+
+
+def _after(buffers: list[memoryview], written: int) -> list[memoryview]:
+    """What is left of `buffers` after a write that took their first `written` bytes."""
+    for index, buffer in enumerate(buffers):
+        if written < len(buffer):
+            return [buffer[written:], *buffers[index + 1 :]]
+        written -= len(buffer)
+    return []

@@ -1,0 +1,93 @@
+"""penstock.json: whose state this directory holds.
+
+    {"app": "bank", "tables": {...}, "log": ..., "format": 1, "crc": ...}
+
+It is written once, after everything else that a new directory needs, so a directory that has it is
+whole. A directory without it is taken only if it is empty or holds no more than a creation that was
+cut short leaves behind: never somebody's files, never commits whose owner is unknown.
+
+`log` is how the first writer logged. It is no part of the identity: every segment says its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from penstock.commit.disk import Disk
+from penstock.commit.sealed import read_sealed, seal
+from penstock.errors import StateError
+
+IDENTITY = "penstock.json"
+LOG = "log"
+SNAPSHOTS = "snapshots"
+# What a creation that was cut short may leave behind.
+UNFINISHED = {"writer.lock", "writer.json", "writer.json.tmp", "penstock.json.tmp", LOG, SNAPSHOTS}
+
+
+def read_identity(disk: Disk, path: Path) -> dict[str, Any]:
+    """The identity of an existing state directory; FileNotFoundError where there is none."""
+    content = read_sealed(disk, path / IDENTITY)
+    content.pop("log", None)
+    return content
+
+
+def write_identity(disk: Disk, path: Path, identity: dict[str, Any], log: str) -> None:
+    disk.fsync_dir(path.parent)  # Whoever made the directory may not have lived to do it.
+    disk.ensure_dir(path / LOG)
+    disk.ensure_dir(path / SNAPSHOTS)
+    disk.replace(path / IDENTITY, seal({**identity, "log": log}))
+
+
+def check_identity(path: Path, stored: dict[str, Any], given: dict[str, Any]) -> None:
+    given = json.loads(json.dumps(given))
+    found = list(_differences(stored, given, ()))
+    if found:
+        raise StateError(
+            f"state directory {path} is not this app's: {'; '.join(found[:3])}"
+            f"{'; ...' if found[3:] else ''}; open another directory, or declare the app as it was"
+        )
+
+
+def check_new(disk: Disk, path: Path) -> None:
+    """Raises if the directory, which has no penstock.json, holds anything that is not ours to take."""
+    names = disk.listdir(path)
+    foreign = [name for name in names if name not in UNFINISHED]
+    kept = [name for name in (LOG, SNAPSHOTS) if name in names and disk.listdir(path / name)]
+    if kept:
+        raise StateError(f"{path / IDENTITY} is missing, but {path} holds commits; restore it from a backup")
+    if foreign:
+        raise StateError(
+            f"{path} is not a state directory: it has no {IDENTITY}, but holds {foreign[0]!r}; name an empty or new one"
+        )
+
+
+def _differences(stored: Any, given: Any, where: tuple[str, ...]) -> Iterator[str]:
+    if isinstance(stored, dict) and isinstance(given, dict):
+        for name in sorted({**stored, **given}):
+            inner = (*where, name)
+            if name not in given:
+                yield f"{_words(inner)} is in the directory, but not declared"
+            elif name not in stored:
+                yield f"{_words(inner)} is declared, but not in the directory"
+            else:
+                yield from _differences(stored[name], given[name], inner)
+    elif stored != given:
+        yield f"{_words(where)} is {_short(stored)} in the directory, but declared as {_short(given)}"
+
+
+def _words(where: tuple[str, ...]) -> str:
+    """('tables', 'Account', 'columns', 'balance') as a person says it."""
+    if where[0] != "tables" or len(where) == 1:
+        return " ".join(where)
+    inner = where[2:]
+    if inner[:1] == ("columns",) and len(inner) > 1:
+        inner = ("column", f"'{inner[1]}'", *inner[2:])
+    return " ".join(("table", f"'{where[1]}'", *inner))
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,318 @@
+"""The journal of one state directory: commits, snapshots, and the way back after a crash.
+
+    penstock.json            whose state this is (identity.py)
+    writer.lock, writer.json the one writer (lock.py)
+    head                     a hint: the newest acknowledged segment (recover.py)
+    log/000000000001.seg     one segment a commit, numbered without gaps (log.py)
+    snapshots/000000000042/  the whole state after segment 42 (snapshot.py)
+
+A commit writes log/N.TOKEN.open, syncs it, makes sure that this is still the one writer, links it to
+N.seg, and syncs the directory. Only then `commit` returns, and the caller may acknowledge:
+
+    killed before the link       the commit never happened; the next writer removes the leftover
+    killed after it              it happened, although nobody was told: the caller finds its id again
+
+Invariants:
+- A commit that returned is found by every later `recover`, or that names the file that is damaged.
+- seq counts commits; version counts batches; ids, where given, strictly increase.
+- After a failure nothing is known about the disk, so the journal is broken: reopening finds out.
+- Snapshots and pruning run beside the commits (one thread, one at a time) and touch nothing that a
+  commit needs. The tables given to `snapshot` must not change until it is done.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.commit.disk import Disk
+from penstock.commit.identity import LOG, SNAPSHOTS, check_identity, check_new, read_identity, write_identity
+from penstock.commit.index import Index
+from penstock.commit.lock import WriterLock
+from penstock.commit.log import Segment, encode
+from penstock.commit.recover import (
+    HEAD,
+    Entry,
+    Recovery,
+    Scan,
+    head_bytes,
+    look,
+    read_commit,
+    recover,
+    scan,
+    segment_path,
+)
+from penstock.commit.retain import prune, remove_unfinished
+from penstock.commit.snapshot import write_snapshot
+from penstock.errors import StateError
+
+
+class Journal:
+    def __init__(
+        self,
+        path: Path,
+        disk: Disk,
+        identity: dict[str, Any],
+        found: Scan,
+        *,
+        lock: WriterLock | None = None,
+        log: str = "changes",
+        retain: int = 100,
+        snapshot_every: int = 50,
+        background: bool = True,
+    ) -> None:
+        self.path = path
+        self.identity = identity
+        self.log = log
+        self._disk = disk
+        self._lock = lock
+        self._retain = retain
+        self._snapshot_every = snapshot_every
+        self._background = background
+        self._broken = False
+        self._failure: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        self._index = Index(found)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        identity: dict[str, Any],
+        *,
+        log: str = "changes",
+        retain: int = 100,
+        snapshot_every: int = 50,
+        background: bool = True,
+        disk: Disk | None = None,
+    ) -> Journal:
+        """The directory's one writer; makes the directory where there is none."""
+        path, disk = Path(path).absolute(), disk or Disk()
+        disk.ensure_dir(path)
+        stored = _stored(disk, path)
+        if stored is None:
+            check_new(disk, path)
+        else:
+            check_identity(path, stored, identity)
+        lock = WriterLock.acquire(disk, path)
+        try:
+            stored = _stored(disk, path)  # Another writer may have made it, and gone.
+            if stored is None:
+                write_identity(disk, path, identity, log)
+            else:
+                check_identity(path, stored, identity)
+            found = _settle(disk, path)
+        except BaseException:
+            lock.release()
+            raise
+        return cls(
+            path,
+            disk,
+            identity,
+            found,
+            lock=lock,
+            log=log,
+            retain=retain,
+            snapshot_every=snapshot_every,
+            background=background,
+        )
+
+    @classmethod
+    def read_only(cls, path: str | os.PathLike[str], *, disk: Disk | None = None) -> Journal:
+        """A reader beside whatever writer there is: takes no lock and writes nothing."""
+        path, disk = Path(path).absolute(), disk or Disk()
+        try:
+            identity = read_identity(disk, path)
+        except FileNotFoundError as error:
+            raise StateError(f"{path} is not a state directory: it has no penstock.json; name one that has") from error
+        return look(disk, path, lambda found: cls(path, disk, identity, found))
+
+    def commit(self, header: dict[str, Any], parts: dict[str, pa.Table]) -> None:
+        """Durable on return. `header` says kind ("batch" | "load") and id, and what else the caller wants back."""
+        lock = self._writer()
+        seq = self.seq + 1
+        stamped = self._stamp(header, seq)
+        pieces = encode(stamped, parts)
+        making, final = self.path / LOG / f"{seq:012d}.{lock.token[:8]}.open", segment_path(self.path, seq)
+        with self._breaking():
+            self._disk.write_new(making, pieces)
+            lock.verify()
+            try:
+                self._disk.link(making, final)
+            except (FileExistsError, FileNotFoundError) as error:
+                raise StateError(f"fenced: another writer was at {final}; nothing more is written") from error
+            self._disk.unlink(making)
+            self._disk.fsync_dir(self.path / LOG)
+            self._disk.overwrite(self.path / HEAD, head_bytes(seq))
+        entry = Entry(stamped["version"], stamped["id"], stamped["last_id"], sum(map(len, pieces)))
+        self._index.add(seq, entry)
+
+    def recover(self, upto: int | None = None) -> Recovery:
+        """The newest state, or the state as of version `upto`: a base and the segments after it."""
+        lazy = self._lock is not None and upto is None
+        recovery = recover(self._disk, self.path, upto, lazy)
+        if self._lock is None:
+            self._index = Index(recovery.scan)
+        self._index.drop_snapshots(recovery.damaged)
+        return recovery
+
+    def outcomes(self, id: int, only: Iterable[str] | None = None) -> Segment | None:
+        """The commit of the batch with that id; None if the id is newer than all."""
+        names = None if only is None else tuple(only)
+        seq = self._index.find(id)
+        if seq is not None:
+            try:
+                return read_commit(self._disk, self.path, seq, names)
+            except StateError:
+                if segment_path(self.path, seq).exists():
+                    raise
+        elif self._lock is None:
+            self._index = look(self._disk, self.path, Index)
+            if (seq := self._index.find(id)) is not None:
+                return read_commit(self._disk, self.path, seq, names)
+        if self.last_id is None or id > self.last_id:
+            return None
+        if self._index.damaged:
+            raise self._index.damaged[0]
+        raise StateError(
+            f"batch {id} is not retained any more in state directory {self.path}: "
+            f"the oldest is {self._index.oldest_id}; open it with a larger retain to keep more"
+        )
+
+    def snapshot(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+        """Saves the state after the newest commit, then prunes; skipped while one is running or has just been made."""
+        lock = self._writer()
+        if self._thread is not None or self._index.has_snapshot():
+            return
+        stamped = {**header, "version": self.version, "last_id": self.last_id}
+        self._index.begin_snapshot()
+        if not self._background:
+            self._save(lock, self.seq, stamped, tables)
+            return
+        self._thread = threading.Thread(
+            target=self._save_aside, args=(lock, self.seq, stamped, tables), name="penstock-snapshot"
+        )
+        self._thread.start()
+
+    @property
+    def seq(self) -> int:
+        """The number of the newest commit."""
+        return self._index.seq
+
+    @property
+    def version(self) -> int:
+        """The number of batches committed so far."""
+        return self._index.version
+
+    @property
+    def last_id(self) -> int | None:
+        """The newest batch id, or None before the first."""
+        return self._index.last_id
+
+    @property
+    def batches_since_snapshot(self) -> int:
+        return self._index.batches_since_snapshot
+
+    @property
+    def due(self) -> bool:
+        """Whether a snapshot should be made now."""
+        if self._thread is not None and self._thread.is_alive():
+            return False
+        return self.batches_since_snapshot >= self._snapshot_every or self._index.much_logged
+
+    def close(self) -> None:
+        """Waits for a running snapshot and lets the next writer in; raises what went wrong unseen."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._lock is not None:
+            self._lock.release()
+        self._broken = True
+        self._raise_failure()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _writer(self) -> WriterLock:
+        """The lock, if this journal may write."""
+        if self._lock is None:
+            raise StateError(f"state directory {self.path} is open for reading only; open it for writing")
+        if self._thread is not None and not self._thread.is_alive():
+            self._thread.join()
+            self._thread = None
+        self._raise_failure()
+        if self._broken:
+            raise StateError(f"state directory {self.path} is closed, or a write to it failed; reopen it")
+        return self._lock
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise StateError(f"a snapshot of state directory {self.path} failed: {failure}") from failure
+
+    @contextmanager
+    def _breaking(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._broken = True
+            raise
+
+    def _stamp(self, header: dict[str, Any], seq: int) -> dict[str, Any]:
+        kind, id = header.get("kind", "batch"), header.get("id")
+        if kind not in ("batch", "load"):
+            raise ValueError(f"a commit is a batch or a load, not {kind!r}")
+        if id is not None and self.last_id is not None and id <= self.last_id:
+            raise StateError(f"batch {id} cannot be committed after batch {self.last_id}; ids must increase")
+        version = self.version + (kind == "batch")
+        if header.get("version", version) != version:
+            raise ValueError(f"this commit makes version {version}, not {header['version']}")
+        last_id = self.last_id if id is None else id
+        return {
+            **header,
+            "seq": seq,
+            "kind": kind,
+            "version": version,
+            "id": id,
+            "last_id": last_id,
+            "log": self.log,
+        }
+
+    def _save(self, lock: WriterLock, seq: int, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+        with self._breaking():
+            manifest = write_snapshot(self._disk, self.path / SNAPSHOTS, seq, header, tables, lock.verify)
+            prune(self._disk, self.path, self._index.end_snapshot(manifest, self._retain))
+
+    def _save_aside(self, lock: WriterLock, seq: int, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+        try:
+            self._save(lock, seq, header, tables)
+        except BaseException as error:  # Kept for the caller's next commit or close.
+            self._failure = error
+
+
+def _stored(disk: Disk, path: Path) -> dict[str, Any] | None:
+    try:
+        return read_identity(disk, path)
+    except FileNotFoundError:
+        return None
+
+
+def _settle(disk: Disk, path: Path) -> Scan:
+    """Removes what a dead writer left, and makes durable what it did not live to sync."""
+    remove_unfinished(disk, path)
+    disk.fsync_dir(path / LOG)
+    disk.fsync_dir(path / SNAPSHOTS)
+    found = scan(disk, path)
+    seq, _ = found.newest
+    if found.head != seq or seq == 0:
+        disk.overwrite(path / HEAD, head_bytes(seq))
+    return found

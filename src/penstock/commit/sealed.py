@@ -1,0 +1,46 @@
+"""A small JSON file with its own checksum, for a person to read and a program to trust.
+
+    {"app": "bank", ..., "format": 1, "crc": 2774921813}
+
+The crc is taken over the canonical text of everything else, so a flipped bit changes either the
+text's shape (no JSON), a value (another crc) or nothing that matters (a space).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+from penstock.commit.disk import Disk
+from penstock.errors import StateError
+
+FORMAT = 1
+
+
+def seal(content: dict[str, Any]) -> bytes:
+    content = json.loads(json.dumps({**content, "format": FORMAT}, allow_nan=False))  # As a reader will see it.
+    return (json.dumps({**content, "crc": _crc(content)}, indent=1) + "\n").encode()
+
+
+def unseal(data: bytes, path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(data)
+        crc = content.pop("crc")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise StateError(f"{path} is damaged: not a checksummed JSON object; restore it from a backup") from error
+    if crc != _crc(content):
+        raise StateError(f"{path} is damaged: its checksum does not hold; restore it from a backup")
+    if content.pop("format", None) != FORMAT:
+        raise StateError(f"{path} has a format that this Penstock does not know; use the Penstock that wrote it")
+    return dict(content)
+
+
+def read_sealed(disk: Disk, path: Path) -> dict[str, Any]:
+    """The content; FileNotFoundError where there is no such file."""
+    return unseal(disk.read(path), path)
+
+
+def _crc(content: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())

@@ -1,0 +1,134 @@
+"""A snapshot: the whole state after one commit, in a directory that is never changed.
+
+    snapshots/000000000042/          after segment 42
+        Account.arrow                one Arrow IPC file a table
+        manifest.json                seq, header, and each file's size and crc32; sealed
+
+Invariants:
+- It is made in 000000000042.open, synced file by file, manifest last, and then renamed: a directory
+  under its own name was whole once.
+- It is removed manifest first: a directory without a manifest is no snapshot, whatever else it holds.
+- A table is handed out only after its bytes have met their crc.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.commit.disk import Disk
+from penstock.commit.log import measure, serialise
+from penstock.commit.sealed import read_sealed, seal
+from penstock.errors import StateError
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    seq: int
+    header: dict[str, Any]
+    tables: dict[str, pa.Table]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    seq: int
+    header: dict[str, Any]
+    files: dict[str, dict[str, int]]
+
+    @property
+    def version(self) -> int:
+        return int(self.header["version"])
+
+    @property
+    def size(self) -> int:
+        return sum(file["size"] for file in self.files.values())
+
+
+def snapshot_name(seq: int) -> str:
+    return f"{seq:012d}"
+
+
+def write_snapshot(
+    disk: Disk, root: Path, seq: int, header: dict[str, Any], tables: dict[str, pa.Table], verify: Callable[[], None]
+) -> Manifest:
+    """Durable on return. `verify` may still forbid it just before it becomes visible."""
+    final = root / snapshot_name(seq)
+    making = final.with_name(final.name + ".open")
+    disk.mkdir(making)
+    files: dict[str, dict[str, int]] = {}
+    for name, table in tables.items():
+        assert name.isidentifier(), f"table name {name!r} is no file name"
+        pieces = serialise(table, file=True)
+        size, crc = measure(pieces)
+        disk.write_new(making / f"{name}.arrow", pieces)
+        files[name] = {"size": size, "crc32": crc}
+    manifest = Manifest(seq, header, files)
+    content = {"seq": seq, "header": header, "files": files}
+    disk.write_new(making / MANIFEST, [memoryview(seal(content))])
+    disk.fsync_dir(making)
+    verify()
+    remove_snapshot(disk, final)  # Only a damaged one can be in the way.
+    disk.rename(making, final)
+    disk.fsync_dir(root)
+    return manifest
+
+
+def read_manifest(disk: Disk, path: Path) -> Manifest:
+    """The manifest, if it is sound and every file of it is there in its full length."""
+    try:
+        content = read_sealed(disk, path / MANIFEST)
+    except OSError as error:
+        raise StateError(f"{path / MANIFEST} is missing; restore it from a backup") from error
+    manifest = Manifest(content["seq"], content["header"], content["files"])
+    if snapshot_name(manifest.seq) != path.name:
+        raise StateError(f"{path / MANIFEST} is damaged: it belongs to snapshot {manifest.seq}")
+    for name, file in manifest.files.items():
+        try:
+            size = disk.stat(path / f"{name}.arrow").st_size
+        except OSError as error:
+            raise StateError(f"{path / name}.arrow is missing; restore it from a backup") from error
+        if size != file["size"]:
+            raise StateError(f"{path / name}.arrow is damaged: it has {size} bytes, not {file['size']}")
+    return manifest
+
+
+def read_snapshot(disk: Disk, path: Path) -> Snapshot:
+    manifest = read_manifest(disk, path)
+    tables = {name: _read_table(disk, path / f"{name}.arrow", file) for name, file in manifest.files.items()}
+    return Snapshot(manifest.seq, manifest.header, tables)
+
+
+def remove_snapshot(disk: Disk, path: Path) -> None:
+    try:
+        names = disk.listdir(path)
+    except FileNotFoundError:
+        return
+    if MANIFEST in names:
+        names.remove(MANIFEST)
+        disk.unlink(path / MANIFEST)
+        disk.fsync_dir(path)
+    for name in names:
+        disk.unlink(path / name)
+    disk.rmdir(path)
+
+
+def _read_table(disk: Disk, path: Path, file: dict[str, int]) -> pa.Table:
+    try:
+        fd = disk.open(path)
+    except OSError as error:
+        raise StateError(f"{path} is missing; restore it from a backup") from error
+    try:
+        data = disk.pread(fd, file["size"], 0, path)
+    finally:
+        disk.close(fd)
+    if len(data) != file["size"] or zlib.crc32(data) != file["crc32"]:
+        raise StateError(f"{path} is damaged: its checksum does not hold; restore it from a backup")
+    with pa.ipc.open_file(data) as reader:
+        return reader.read_all()

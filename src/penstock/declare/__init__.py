@@ -1,0 +1,1 @@
+"""What the user writes: tables, events, transactions, checks -> Program."""

@@ -1,0 +1,180 @@
+"""Declarations: the decorators that turn classes and functions into a Program.
+
+This class only collects and checks shapes. Bodies are read by plan/, when `App` (app.py at the
+top) adds a transaction, so that what cannot be compiled is refused where it is declared.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from penstock.declare.model import REQUIRED, CheckDef, Column, EventDef, Field, Program, TableDef, TransactionDef
+from penstock.declare.objects import EventType, Table
+from penstock.declare.types import Type, of_annotation, to_python
+from penstock.errors import DeclarationError
+
+# Names that outcomes use themselves; a returned field cannot have one of them.
+OUTCOME_COLUMNS = ("transaction", "ts", "id", "status", "reason", "version")
+
+
+class _Key:
+    """`ps.key()`: this column is (part of) the table's key."""
+
+
+class _Order:
+    """`ps.order()`: this field is the event's place in time."""
+
+
+class _Id:
+    """`ps.id()`: this field names the event and breaks ties in time."""
+
+
+def key() -> Any:
+    return _Key()
+
+
+def order() -> Any:
+    return _Order()
+
+
+def id_() -> Any:
+    return _Id()
+
+
+def check(text: str) -> Callable[[Callable[..., Any]], Any]:
+    """A condition that must hold for every record a transaction writes; `text` is the abort's reason."""
+    if not isinstance(text, str) or not text:
+        raise DeclarationError('ps.check needs the reason to abort with: @ps.check("insufficient funds")')
+    return lambda function: CheckDef(text, function)
+
+
+class Declarations:
+    """Collects tables, events and transactions; `program` is what has been declared so far."""
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise DeclarationError('an app needs a name: ps.App("bank")')
+        self.program = Program(name)
+
+    def _add_table(self, cls: type) -> TableDef:
+        where = f"table '{cls.__name__}'"
+        self._refuse_twice(cls.__name__)
+        columns = []
+        checks = tuple(v for v in vars(cls).values() if isinstance(v, CheckDef))
+        for name, annotation in _annotations(cls).items():
+            at = f"{where}, column '{name}'"
+            type_ = of_annotation(annotation, where=at, lists=False)
+            default = vars(cls).get(name, REQUIRED)
+            if isinstance(default, _Key):
+                if type_.kind == "float":
+                    raise DeclarationError(f"{at}: a float cannot be a key; use int, str or ps.decimal")
+                columns.append(Column(name, type_, key=True))
+            elif default is REQUIRED:
+                columns.append(Column(name, type_))
+            else:
+                columns.append(Column(name, type_, default=to_python(default, type_, where=at)))
+        if not any(c.key for c in columns):
+            raise DeclarationError(f"{where} needs a key: write one column as `id: str = ps.key()`")
+        for name, value in vars(cls).items():
+            if callable(value) and not name.startswith("__"):
+                raise DeclarationError(f"{where}: method '{name}' is not a check; mark it with @ps.check(\"reason\")")
+        # Keys come first, whatever the order in the class: Stock[w, i] takes them in this order.
+        columns.sort(key=lambda c: not c.key)
+        return TableDef(cls.__name__, tuple(columns), checks)
+
+    def _add_event(self, cls: type) -> EventDef:
+        where = f"event '{cls.__name__}'"
+        self._refuse_twice(cls.__name__)
+        fields = []
+        marks: dict[str, str] = {}
+        for name, annotation in _annotations(cls).items():
+            at = f"{where}, field '{name}'"
+            fields.append(Field(name, of_annotation(annotation, where=at, lists=True)))
+            mark = vars(cls).get(name)
+            if isinstance(mark, _Order | _Id):
+                kind = "order" if isinstance(mark, _Order) else "id"
+                if kind in marks:
+                    raise DeclarationError(f"{at}: '{marks[kind]}' is the {kind} already; an event has one")
+                marks[kind] = name
+            elif mark is not None:
+                raise DeclarationError(f"{at}: an event's field has no default; leave out `= {mark!r}`")
+        if "order" not in marks:
+            raise DeclarationError(f"{where} needs a place in time: write one field as `ts: int = ps.order()`")
+        event = EventDef(cls.__name__, tuple(fields), marks["order"], marks.get("id"))
+        self._check_order(event, where)
+        return event
+
+    def _check_order(self, event: EventDef, where: str) -> None:
+        ts = event.type_of(event.order)
+        if ts.kind not in ("int", "datetime"):
+            raise DeclarationError(f"{where}, field '{event.order}': an order is int or datetime.datetime, not {ts}")
+        if event.id and event.type_of(event.id).kind not in ("int", "str"):
+            raise DeclarationError(f"{where}, field '{event.id}': an id is int or str, not {event.type_of(event.id)}")
+        for name, mine, theirs in (
+            ("order", ts, self.program.order_type()),
+            ("id", event.type_of(event.id) if event.id else None, self.program.id_type()),
+        ):
+            if mine and theirs and mine != theirs:
+                raise DeclarationError(f"{where}: its {name} is {mine}, but other events of this app have {theirs}")
+
+    def _add_transaction(self, function: Callable[..., Any]) -> TransactionDef:
+        where = f"transaction '{getattr(function, '__name__', function)}'"
+        if not inspect.isfunction(function):
+            raise DeclarationError(f"{where}: decorate a plain function")
+        if any(t.name == function.__name__ for t in self.program.transactions):
+            raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'")
+        parameters = list(inspect.signature(function).parameters.values())
+        if len(parameters) != 1 or parameters[0].annotation is inspect.Parameter.empty:
+            raise DeclarationError(f"{where} takes one event, with its type: def {function.__name__}(e: Transfer)")
+        event = self._event_of(parameters[0].annotation, function, where)
+        other = self.program.transaction_of(event)
+        if other is not None:
+            raise DeclarationError(
+                f"{where}: event '{event.name}' already runs transaction '{other.name}'; an event has one outcome"
+            )
+        return TransactionDef(function.__name__, function, event)
+
+    def _event_of(self, annotation: Any, function: Callable[..., Any], where: str) -> EventDef:
+        if isinstance(annotation, EventType):
+            found = annotation.definition
+        else:
+            # Under `from __future__ import annotations` it is the event's name.
+            found = next((e for e in self.program.events if e.name == str(annotation).rpartition(".")[2]), None)
+        if found is None or found not in self.program.events:
+            declared = ", ".join(e.name for e in self.program.events) or "none yet"
+            raise DeclarationError(f"{where}: {annotation!r} is not an event of app '{self.program.name}' ({declared})")
+        return found
+
+    def _refuse_twice(self, name: str) -> None:
+        # DuckDB's names ignore case, so Account and account would be one table there.
+        if name.lower() in {d.name.lower() for d in (*self.program.tables, *self.program.events)}:
+            raise DeclarationError(f"'{name}' is declared twice in app '{self.program.name}'")
+
+
+def _annotations(cls: type) -> dict[str, Any]:
+    """The class's own annotations, in order; strings (future annotations) are evaluated where the class stands."""
+    raw = inspect.get_annotations(cls)
+    scope: dict[str, Any] = {}
+    for depth in range(1, 8):
+        try:
+            frame = sys._getframe(depth)
+        except ValueError:
+            break
+        if frame.f_globals.get("__name__") == cls.__module__:
+            scope = {**frame.f_globals, **frame.f_locals}
+            break
+    out = {}
+    for name, annotation in raw.items():
+        if isinstance(annotation, str):
+            try:
+                annotation = eval(annotation, scope or vars(sys.modules[cls.__module__]))
+            except Exception as error:
+                raise DeclarationError(f"'{cls.__name__}', '{name}': cannot read its type {annotation!r}: {error}") from None
+        out[name] = annotation
+    return out
+
+
+__all__ = ["OUTCOME_COLUMNS", "Declarations", "Table", "Type", "check", "id_", "key", "order"]

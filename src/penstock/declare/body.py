@@ -1,0 +1,67 @@
+"""A function's source as a syntax tree, and what the names in it stand for."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, NoReturn
+
+from penstock.errors import DeclarationError
+
+MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """One parsed function. `label` says who it is, for errors: "transaction 'transfer'"."""
+
+    label: str
+    file: str
+    tree: ast.FunctionDef
+    function: Callable[..., Any]
+
+    @property
+    def parameter(self) -> str:
+        return self.tree.args.args[0].arg
+
+    def lookup(self, name: str) -> Any:
+        """What a name that is not local stands for, or MISSING."""
+        closure = dict(zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True))
+        if name in closure:
+            try:
+                return closure[name].cell_contents
+            except ValueError:  # The enclosing function assigns it only later.
+                return MISSING
+        if name in self.function.__globals__:
+            return self.function.__globals__[name]
+        return getattr(builtins, name, MISSING)
+
+    def refuse(self, node: ast.AST, what: str) -> NoReturn:
+        line = getattr(node, "lineno", self.tree.lineno)
+        raise DeclarationError(f"{self.label} ({self.file}:{line}): {what}")
+
+
+def read(function: Callable[..., Any], label: str) -> Body:
+    """Parse a function from its source file (or notebook cell)."""
+    code = function.__code__
+    file = PurePath(code.co_filename).name
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+        tree = ast.parse(source).body[0]
+    except (OSError, TypeError, SyntaxError) as error:
+        raise DeclarationError(
+            f"{label} ({file}:{code.co_firstlineno}): its source cannot be read ({error}); "
+            "declare it in a file or a notebook cell"
+        ) from None
+    if not isinstance(tree, ast.FunctionDef):
+        raise DeclarationError(f"{label} ({file}:{code.co_firstlineno}): decorate a plain `def`, not {type(tree).__name__}")
+    ast.increment_lineno(tree, code.co_firstlineno - 1)
+    arguments = tree.args
+    if len(arguments.args) != 1 or arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
+        raise DeclarationError(f"{label} ({file}:{tree.lineno}): takes exactly one argument")
+    return Body(label, file, tree, function)

@@ -1,0 +1,144 @@
+"""The nouns a declaration is made of: what the planner and the reference hold.
+
+    Program
+    ├── TableDef(name, columns, checks)         Column(name, type, key, default)
+    │                                           CheckDef(text, function)
+    ├── EventDef(name, fields, order, id)       Field(name, type)
+    └── TransactionDef(name, function, event)
+
+They hold the user's functions, but know nothing of how those run. What a user touches
+(`Account`, `Transfer`) is in objects.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.declare.types import INT, Type
+
+# Few different texts, many rows.
+TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+class _Required:
+    """Stands where a column has no default."""
+
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED = _Required()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: Type
+    key: bool = False
+    default: Any = REQUIRED  # a plain Python value of the column's type
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+
+@dataclass(frozen=True, slots=True)
+class CheckDef:
+    text: str
+    function: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TableDef:
+    name: str
+    columns: tuple[Column, ...]
+    checks: tuple[CheckDef, ...] = ()
+
+    @property
+    def keys(self) -> tuple[Column, ...]:
+        return tuple(c for c in self.columns if c.key)
+
+    @property
+    def values(self) -> tuple[Column, ...]:
+        return tuple(c for c in self.columns if not c.key)
+
+    def column(self, name: str) -> Column | None:
+        return next((c for c in self.columns if c.name == name), None)
+
+    def arrow(self) -> pa.Schema:
+        return pa.schema([pa.field(c.name, c.type.arrow(), nullable=False) for c in self.columns])
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class EventDef:
+    name: str
+    fields: tuple[Field, ...]
+    order: str  # the field that places the event in time
+    id: str | None  # the field that breaks ties
+
+    def field(self, name: str) -> Field | None:
+        return next((f for f in self.fields if f.name == name), None)
+
+    def type_of(self, name: str) -> Type:
+        found = self.field(name)
+        assert found is not None, name
+        return found.type
+
+    def arrow(self) -> pa.Schema:
+        return pa.schema([pa.field(f.name, f.type.arrow()) for f in self.fields])
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDef:
+    name: str
+    function: Callable[..., Any]
+    event: EventDef
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    name: str
+    tables: tuple[TableDef, ...] = ()
+    events: tuple[EventDef, ...] = ()
+    transactions: tuple[TransactionDef, ...] = ()
+    # Field name -> type of what the transactions return, in order of first mention; filled by the planner.
+    returns: tuple[tuple[str, Type], ...] = field(default=())
+
+    def table(self, name: str) -> TableDef:
+        return next(t for t in self.tables if t.name == name)
+
+    def transaction_of(self, event: EventDef) -> TransactionDef | None:
+        return next((t for t in self.transactions if t.event.name == event.name), None)
+
+    def order_type(self) -> Type | None:
+        """The type of ts, which all events share."""
+        return next((e.type_of(e.order) for e in self.events), None)
+
+    def id_type(self) -> Type | None:
+        """The type of id, which all events that have one share."""
+        return next((e.type_of(e.id) for e in self.events if e.id), None)
+
+    def outcomes(self) -> pa.Schema:
+        """The columns of this app's outcomes; both sides of the law make tables of it."""
+        id_ = self.id_type()
+        return pa.schema(
+            [
+                ("transaction", TEXT),
+                ("ts", (self.order_type() or INT).arrow()),
+                *([("id", id_.arrow())] if id_ else []),
+                ("status", TEXT),
+                ("reason", TEXT),
+                ("version", pa.int64()),
+                *((name, type_.arrow()) for name, type_ in self.returns),
+            ]
+        )

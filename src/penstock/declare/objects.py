@@ -1,0 +1,166 @@
+"""What a user touches: `Account`, `Transfer(...)`, `ps.abort`, `ps.udf`.
+
+A body mentions these objects by name. The compiler never calls them; when the body runs as
+plain Python (the reference, a debugger), they pass every access on to the `Accesses` that is
+current in this thread.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable
+from typing import Any, NoReturn, Protocol
+
+from penstock.declare.model import EventDef, TableDef
+from penstock.errors import Aborted, InputError, PenstockError
+
+
+class Accesses(Protocol):
+    """How a transaction that runs as plain Python reaches its tables. Keys are tuples."""
+
+    def existing(self, table: TableDef, key: tuple[Any, ...]) -> Any: ...
+    def optional(self, table: TableDef, key: tuple[Any, ...]) -> Any: ...
+    def contains(self, table: TableDef, key: tuple[Any, ...]) -> bool: ...
+    def insert(self, table: TableDef, key: tuple[Any, ...], values: dict[str, Any]) -> Any: ...
+    def delete(self, table: TableDef, key: tuple[Any, ...]) -> None: ...
+
+
+current: contextvars.ContextVar[Accesses] = contextvars.ContextVar("penstock_accesses")
+
+
+class Table:
+    """A declared table, as a body names it."""
+
+    def __init__(self, definition: TableDef) -> None:
+        self.definition = definition
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._accesses().existing(self.definition, _tuple(key))
+
+    def get(self, *key: Any) -> Any:
+        return self._accesses().optional(self.definition, key)
+
+    def __contains__(self, key: Any) -> bool:
+        return self._accesses().contains(self.definition, _tuple(key))
+
+    def insert(self, *key: Any, **values: Any) -> Any:
+        return self._accesses().insert(self.definition, key, values)
+
+    def __delitem__(self, key: Any) -> None:
+        self._accesses().delete(self.definition, _tuple(key))
+
+    def _accesses(self) -> Accesses:
+        try:
+            return current.get()
+        except LookupError:
+            raise PenstockError(
+                f"table '{self.definition.name}' holds records only inside a transaction; "
+                f"read it with db.table({self.definition.name})"
+            ) from None
+
+    # Without this, `for x in Account` would loop over __getitem__(0), (1), …
+    __iter__ = None
+
+    def __repr__(self) -> str:
+        return f"<table {self.definition.name}>"
+
+
+def _tuple(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
+class EventType:
+    """A declared event; calling it makes one event."""
+
+    def __init__(self, definition: EventDef) -> None:
+        self.definition = definition
+
+    def __call__(self, **values: Any) -> Event:
+        names = [f.name for f in self.definition.fields]
+        unknown = [n for n in values if n not in names]
+        if unknown:
+            raise InputError(f"event '{self.definition.name}' has no field '{unknown[0]}'; it has {', '.join(names)}")
+        if values.get(self.definition.order) is None:
+            raise InputError(f"event '{self.definition.name}' needs its order field '{self.definition.order}'")
+        return Event(self.definition, {n: values.get(n) for n in names})
+
+    def __repr__(self) -> str:
+        return f"<event {self.definition.name}>"
+
+
+class Event:
+    """One event: its type and a value, or None, for every field."""
+
+    __slots__ = ("definition", "values")
+
+    def __init__(self, definition: EventDef, values: dict[str, Any]) -> None:
+        self.definition = definition
+        self.values = values
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.values[name]
+        except KeyError:
+            raise AttributeError(f"event '{self.definition.name}' has no field '{name}'") from None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Event) and self.definition is other.definition and self.values == other.values
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{k}={v!r}" for k, v in self.values.items())
+        return f"{self.definition.name}({fields})"
+
+
+def abort(reason: str) -> NoReturn:
+    """Undo this transaction; its outcome is `aborted` with this reason."""
+    raise Aborted(reason)
+
+
+def require(condition: Any, reason: str) -> None:
+    """Abort with this reason unless the condition holds."""
+    if not condition:
+        raise Aborted(reason)
+
+
+class Udf:
+    """A scalar function that numba compiles; its compiled form is its meaning."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.name = function.__name__
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+        self._compiled: Any = None
+
+    @property
+    def compiled(self) -> Any:
+        """The numba dispatcher."""
+        if self._compiled is None:
+            import numba
+
+            self._compiled = numba.njit(nogil=True)(self.function)
+        return self._compiled
+
+    def __call__(self, *args: Any) -> Any:
+        """Call it as plain Python: inside the reference this is the compiled function."""
+        inside = current.get(None)
+        if inside is None:
+            return self.function(*args)
+        try:
+            return self.compiled(*[_plain(a) for a in args])
+        except Exception:
+            raise Aborted(f"udf {self.name} failed") from None
+
+
+def _plain(value: Any) -> Any:
+    """An int subclass confuses numba's dispatch; hand it the plain number."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return value
+    return int(value)
+
+
+def udf(function: Callable[..., Any]) -> Udf:
+    """Mark a scalar function so that transactions may call it; numba compiles it."""
+    return Udf(function)

@@ -1,0 +1,160 @@
+"""Plan -> numba source: one function that runs a batch, event after event.
+
+    for each event, in order:
+        by its kind, the transaction's operations, fused:
+            a lookup probes the hash index in place; a write pushes the old value to the undo log
+            an abort sets c and leaves the one-turn `while`
+        checks of the records it wrote
+        c != 0: undo from the log; otherwise: returned fields to the outcome's columns
+
+The text is deterministic: the same plan gives the same source, and so the same cached machine code.
+Names: v7 the value %7, x7 a row as an unsigned index, t0_c1 table 0's column 1, e0_amount event 0's
+field, o0 and h0 returned field 0 and whether it is given, d g f n u: a table's counts (dirty, graves,
+free, rows, slots used).
+"""
+
+from __future__ import annotations
+
+from penstock.execute import emit
+from penstock.execute.emit import Source
+from penstock.execute.layout import (
+    ENGINE_REASONS,
+    FIXED,
+    FULL,
+    Argument,
+    Layout,
+    event_arguments,
+    out_arguments,
+    table_arguments,
+)
+from penstock.execute.operations import Emitter
+from penstock.plan.ir import Plan, TransactionPlan
+
+_IMPORTS = '''\
+import numba as nb
+import numpy as np
+
+from penstock.execute import kernels as k_
+from penstock.state.hashing import ONE, TWO, combine, first
+from penstock.state.strings import compare as compare_text
+
+INF, NAN = np.inf, np.nan
+'''
+
+_COUNTS = (("n", 0), ("f", 1), ("d", 2), ("g", 3), ("u", 4))
+
+
+def generate(plan: Plan) -> tuple[str, Layout]:
+    """The module's source and what its `kernel` takes."""
+    program = _Program(plan)
+    body = Source(1)
+    program.kernel(body)
+    arguments = (*FIXED, *program.arguments())
+    layout = Layout(arguments, (*ENGINE_REASONS, *program.emitter.reasons), tuple(program.emitter.literals))
+    out = Source()
+    out.text(_IMPORTS)
+    for name, udf in plan.udfs:
+        out.text(emit.udf_wrapper(name, emit.fingerprint(udf.function)))
+    out.line("")
+    out.line('@nb.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)')
+    out.line(f"def kernel({', '.join(layout.names)}):")
+    return str(out) + str(body), layout
+
+
+class _Program:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.emitter = Emitter(plan)
+        self.used: dict[str, set[str]] = {e.name: set() for e in plan.program.events}
+        for transaction in plan.transactions:
+            for op in transaction.block.walk():
+                if op.code in ("field", "list"):
+                    self.used[transaction.event].add(op.name)
+
+    def arguments(self) -> list[Argument]:
+        program = self.plan.program
+        out: list[Argument] = []
+        for number in range(len(program.tables)):
+            out += table_arguments(self.plan, number)
+        for number, event in enumerate(program.events):
+            out += event_arguments(self.plan, number, self.used[event.name])
+        return out + out_arguments(self.plan)
+
+    def kernel(self, out: Source) -> None:
+        tables = range(len(self.plan.program.tables))
+        for t in tables:
+            out.line(f"t{t}_mask = np.uint64(t{t}_slots.size - 1)")
+            for name, place in _COUNTS:
+                out.line(f"{name}{t} = t{t}_meta[{place}]")
+        for argument in self.arguments():
+            if argument.part.startswith("valid"):
+                out.line(f"{argument.name}_any = {argument.name}.size > 0")
+        out.line("for i in range(start, stop):")
+        with out.indented():
+            out.line("j = np.uint64(pos[i])")
+            out.line("c = 0")
+            out.line("nu = 0")
+            out.line("nt = 0")
+            for t in tables:
+                out.line(f"d{t}_before = d{t}")
+            self.transactions(out)
+            out.line("if c != 0:")
+            with out.indented():
+                self.undo(out)
+                out.line(f"if c == {FULL}:")
+                with out.indented():
+                    self.store_counts(out)
+                    out.line("return i")
+            out.line("code[i] = c")
+        self.store_counts(out)
+        out.line("return stop")
+
+    def transactions(self, out: Source) -> None:
+        word = "if"
+        for transaction in self.plan.transactions:
+            number = next(n for n, e in enumerate(self.plan.program.events) if e.name == transaction.event)
+            out.line(f"{word} kind[i] == {number}:  # {transaction.name}({transaction.event})")
+            with out.indented():
+                self.transaction(out, transaction, number)
+            word = "elif"
+
+    def transaction(self, out: Source, transaction: TransactionPlan, event: int) -> None:
+        emitter = self.emitter
+        returns = [name for name, _ in self.plan.program.returns]
+        given = sorted({op.name for op in transaction.block.walk() if op.code == "give"}, key=returns.index)
+        types = dict(self.plan.program.returns)
+        for name in given:
+            out.line(f"s_{returns.index(name)} = False")
+            out.line(f"r_{returns.index(name)} = {emit.zero(types[name])}")
+        out.line("while True:")
+        with out.indented():
+            emitter.block(out, transaction.block, event, [(n, returns.index(n)) for n in given])
+            emitter.checks(out, transaction.block)
+            for name in given:
+                k = returns.index(name)
+                out.line(f"o{k}[i] = r_{k}")
+                out.line(f"h{k}[i] = s_{k}")
+            out.line("break")
+
+    def undo(self, out: Source) -> None:
+        """Take back, newest first, what the log says."""
+        for t in range(len(self.plan.program.tables)):
+            out.line(f"d{t} = d{t}_before")
+        entries = self.emitter.undo_codes
+        if not entries:
+            return
+        out.line("while nu > 0:")
+        with out.indented():
+            out.line("nu -= 1")
+            out.line("what = undo_what[nu]")
+            out.line("at = np.uint64(undo_at[nu])")
+            out.line("old = undo_old[nu]")
+            for code, (table, part) in enumerate(entries):
+                out.line(f"{'if' if code == 0 else 'elif'} what == {code}:")
+                with out.indented():
+                    self.emitter.undo_one(out, table, part)
+
+    def store_counts(self, out: Source) -> None:
+        for t in range(len(self.plan.program.tables)):
+            for name, place in _COUNTS:
+                out.line(f"t{t}_meta[{place}] = {name}{t}")

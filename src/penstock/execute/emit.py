@@ -1,0 +1,76 @@
+"""Small pieces of generated source: lines, constants, zeros, wrappers for udfs."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.declare.types import Type
+
+
+class Source:
+    """Lines with an indent."""
+
+    def __init__(self, depth: int = 0) -> None:
+        self.lines: list[str] = []
+        self.depth = depth
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def text(self, text: str) -> None:
+        self.lines.extend(text.splitlines())
+
+    @contextmanager
+    def indented(self) -> Iterator[None]:
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+
+def zero(type_: Type) -> str:
+    return {"float": "0.0", "bool": "False"}.get(type_.kind, "0")
+
+
+def number(value: Any) -> str:
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "NAN"
+        if math.isinf(value):
+            return "INF" if value > 0 else "(-INF)"
+    return f"({value!r})" if not isinstance(value, bool) and value < 0 else repr(value)
+
+
+def udf_wrapper(name: str, fingerprint: str) -> str:
+    """A udf that raises must not stop the batch: it says that it failed."""
+    return f'''
+
+@nb.njit(nogil=True, error_model="python")
+def udf_{name}(*args):  # {fingerprint}
+    try:
+        return True, raw_{name}(*args)
+    except Exception:
+        return False, zero_{name}
+'''
+
+
+def fingerprint(function: Callable[..., Any], depth: int = 0) -> str:
+    """What a udf compiles from: its code, the constants it sees, the functions it calls."""
+    code = function.__code__
+    parts = [code.co_code.hex(), repr(code.co_consts), repr(code.co_names)]
+    outside = inspect.getclosurevars(function)
+    for name, value in sorted({**outside.globals, **outside.nonlocals}.items()):
+        inner = getattr(value, "py_func", value)
+        if isinstance(inner, types.FunctionType) and depth < 8:
+            parts.append(f"{name}={fingerprint(inner, depth + 1)}")
+        else:
+            parts.append(f"{name}={value!r}" if isinstance(value, int | float | str | tuple) else f"{name}:{type(value)}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

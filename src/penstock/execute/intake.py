@@ -1,0 +1,228 @@
+"""The Arrow border: what a user hands in, as Arrow tables of exactly the declared shape.
+
+    run(batch)                     events()   [Arrived(event, table, arrival), ...]
+      [Transfer(...), Top(...)]   --------->    one for each type of event in the batch;
+      {Transfer: table, ...}                    arrival is each row's place in the batch
+    load(Account, rows)            rows()
+      [{"id": "a"}, ...]          --------->  pa.Table of the table's columns, no null, no key twice
+      Arrow table
+
+Everything is checked here, once, before anything is applied: past this border no stage meets a
+wrong type, a null ts or a null key. An Arrow table of the right types passes without a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.declare.model import Column, EventDef, Program, TableDef
+from penstock.declare.objects import Event, EventType
+from penstock.errors import InputError
+from penstock.execute.casting import column, values
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """The events of one type in a batch."""
+
+    event: EventDef
+    table: pa.Table  # the fields of event.arrow(), one chunk each; a str may be dictionary<int32, string>
+    arrival: npt.NDArray[np.int64]  # the place of each row in the batch
+
+
+def events(program: Program, batch: Any) -> list[Arrived]:
+    """The batch by type of event; InputError if any of it cannot be taken."""
+    if isinstance(batch, Mapping):
+        return _from_tables(program, batch)
+    if isinstance(batch, Event | str) or _is_arrow(batch) or not isinstance(batch, Iterable):
+        raise InputError(
+            f"app '{program.name}': a batch is a list of events or a dict of tables, {{Transfer: table}}; "
+            f"got {type(batch).__name__}"
+        )
+    return _from_events(program, list(batch))
+
+
+def rows(table: TableDef, rows: Any) -> pa.Table:
+    """Rows for `load` as a table of exactly the declared columns."""
+    where = f"table '{table.name}'"
+    found = _table_of_dicts(table, rows) if _is_dicts(rows) else _table_of_arrow(table, _arrow(rows, where), where)
+    for c, data in zip(table.columns, found.columns, strict=True):
+        if data.null_count:
+            raise InputError(f"{_at(where, c)}, row {_first_null(data)}: is null; give it a value{_or_leave_out(c)}")
+    _refuse_double_keys(table, found)
+    return found
+
+
+def _from_events(program: Program, batch: list[Any]) -> list[Arrived]:
+    places: dict[str, list[int]] = {}
+    found: dict[str, EventDef] = {}
+    for i, event in enumerate(batch):
+        if not isinstance(event, Event):
+            raise InputError(
+                f"app '{program.name}', event {i}: {event!r} is not an event; make one as Transfer(ts=1, ...)"
+            )
+        if event.definition.name not in found:
+            found[event.definition.name] = _event(program, event.definition, f"event {i}")
+            places[event.definition.name] = []
+        elif event.definition != found[event.definition.name]:
+            _event(program, event.definition, f"event {i}")
+        places[event.definition.name].append(i)
+    return [
+        Arrived(event, _table_of_values(event, [batch[i].values for i in at], at), np.array(at, np.int64))
+        for event, at in ((found[name], at) for name, at in places.items())
+    ]
+
+
+def _table_of_values(event: EventDef, records: list[dict[str, Any]], places: list[int] | range) -> pa.Table:
+    arrays = []
+    for f in event.fields:
+
+        def where(i: int, name: str = f.name) -> str:
+            return f"event {places[i]} ({event.name}), field '{name}'"
+
+        data = [r.get(f.name) for r in records]
+        array = values(data, f.type, where=where)
+        if f.name in (event.order, event.id) and array.null_count:
+            raise InputError(f"{where(_first_null(array))}: is null; every {event.name} needs its {f.name}")
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, schema=event.arrow())
+
+
+def _from_tables(program: Program, batch: Mapping[Any, Any]) -> list[Arrived]:
+    out: list[Arrived] = []
+    start = 0
+    for who, data in batch.items():
+        event = _event(program, who, f"app '{program.name}'")
+        where = f"event '{event.name}'"
+        if any(a.event is event for a in out):
+            raise InputError(f"{where} is given twice in one batch; give it one table")
+        if _is_dicts(data):
+            _refuse_unknown(where, "field", data, {f.name for f in event.fields})
+            table = _table_of_values(event, data, range(len(data)))
+        else:
+            table = _event_table(event, _arrow(data, where), where)
+        out.append(Arrived(event, table, np.arange(start, start + table.num_rows, dtype=np.int64)))
+        start += table.num_rows
+    return out
+
+
+def _event_table(event: EventDef, data: pa.Table, where: str) -> pa.Table:
+    arrays = {}
+    for f in event.fields:
+        at = f"{where}, column '{f.name}'"
+        array = column(_take(data, f.name, at), f.type, where=at, dictionary=True)
+        if f.name in (event.order, event.id) and array.null_count:
+            raise InputError(f"{at}, row {_first_null(array)}: is null; every {event.name} needs its {f.name}")
+        arrays[f.name] = array
+    return pa.table(arrays)
+
+
+def _event(program: Program, who: Any, where: str) -> EventDef:
+    """The event of this program that the user named."""
+    definition = who.definition if isinstance(who, EventType) else who
+    name = definition.name if isinstance(definition, EventDef) else str(definition)
+    event = next((e for e in program.events if e.name == name), None)
+    if event is None or (isinstance(definition, EventDef) and definition != event):
+        declared = ", ".join(e.name for e in program.events) or "none"
+        raise InputError(f"{where}: '{name}' is not an event of app '{program.name}'; its events are {declared}")
+    if program.transaction_of(event) is None:
+        raise InputError(f"{where}: event '{name}' has no transaction; declare one: def f(e: {name})")
+    return event
+
+
+def _table_of_dicts(table: TableDef, records: list[dict[str, Any]]) -> pa.Table:
+    who = f"table '{table.name}'"
+    _refuse_unknown(who, "column", records, {c.name for c in table.columns})
+    arrays = []
+    for c in table.columns:
+        at = _at(who, c)
+        if c.required:
+            missing = next((i for i, r in enumerate(records) if c.name not in r), None)
+            if missing is not None:
+                raise InputError(f"{at}, row {missing}: is missing and has no default; give it a value")
+        data = [r.get(c.name, c.default) for r in records]
+        arrays.append(values(data, c.type, where=lambda i, at=at: f"{at}, row {i}"))  # type: ignore[misc]
+    return pa.Table.from_arrays(arrays, schema=table.arrow())
+
+
+def _table_of_arrow(table: TableDef, data: pa.Table, where: str) -> pa.Table:
+    names = [c.name for c in table.columns]
+    unknown = [n for n in data.column_names if n not in names]
+    if unknown:
+        raise InputError(f"{where} has no column '{unknown[0]}'; it has {', '.join(names)}: rename it or leave it out")
+    arrays = []
+    for c in table.columns:
+        if c.required or c.name in data.column_names:
+            arrays.append(column(_take(data, c.name, _at(where, c)), c.type, where=_at(where, c)))
+        else:
+            arrays.append(pa.repeat(pa.scalar(c.default, c.type.arrow()), data.num_rows))
+    return pa.Table.from_arrays(arrays, schema=table.arrow())
+
+
+def _refuse_double_keys(table: TableDef, found: pa.Table) -> None:
+    keys = found.select([c.name for c in table.keys])
+    if keys.group_by(keys.column_names).aggregate([]).num_rows == found.num_rows:
+        return
+    seen: dict[tuple[Any, ...], int] = {}
+    for i, key in enumerate(zip(*(c.to_pylist() for c in keys.columns), strict=True)):
+        if key in seen:
+            shown = ", ".join(repr(k) for k in key)
+            raise InputError(
+                f"table '{table.name}': rows {seen[key]} and {i} have the same key, {shown}; give each key once"
+            )
+        seen[key] = i
+
+
+def _refuse_unknown(where: str, noun: str, records: Iterable[dict[str, Any]], names: set[str]) -> None:
+    for i, record in enumerate(records):
+        unknown = record.keys() - names
+        if unknown:
+            raise InputError(
+                f"{where}, row {i}: there is no {noun} '{min(unknown, key=str)}'; it has {', '.join(sorted(names))}"
+            )
+
+
+def _take(data: pa.Table, name: str, where: str) -> pa.ChunkedArray:
+    places = data.schema.get_all_field_indices(name)
+    if len(places) != 1:
+        problem = "is missing; add it to the Arrow table" if not places else "is there twice; keep one"
+        raise InputError(f"{where}: {problem}")
+    return data.column(places[0])
+
+
+def _first_null(data: pa.Array | pa.ChunkedArray) -> int:
+    return int(data.is_null().index(True).as_py())
+
+
+def _is_arrow(data: Any) -> bool:
+    return (
+        isinstance(data, pa.Table | pa.RecordBatch) or hasattr(data, "__arrow_c_stream__") or hasattr(data, "to_arrow")
+    )
+
+
+def _is_dicts(data: Any) -> bool:
+    return isinstance(data, list | tuple) and all(isinstance(r, dict) for r in data)
+
+
+def _arrow(data: Any, where: str) -> pa.Table:
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if not isinstance(data, pa.Table) and _is_arrow(data):
+        data = pa.table(data) if hasattr(data, "__arrow_c_stream__") else data.to_arrow()
+    if isinstance(data, pa.Table):
+        return data
+    raise InputError(f"{where}: give a list of dicts or an Arrow table, not {type(data).__name__}")
+
+
+def _at(where: str, c: Column) -> str:
+    return f"{where}, {'key' if c.key else 'column'} '{c.name}'"
+
+
+def _or_leave_out(c: Column) -> str:
+    return "" if c.required else f", or leave it out for its default, {c.default}"

@@ -1,0 +1,94 @@
+"""What a kernel takes, in order: the one place that codegen (names) and native (arrays) agree on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.declare.types import Type
+from penstock.plan.ir import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    name: str  # in the generated source
+    owner: str  # "batch", "log", "strings", "table", "event", "out"
+    of: str = ""  # table, event or field
+    part: str = ""  # what of it
+    type: Type | None = None
+
+    @property
+    def readonly(self) -> bool:
+        return self.owner == "event"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    arguments: tuple[Argument, ...]
+    reasons: tuple[str, ...]  # abort code c means reasons[c - 1]
+    literals: tuple[str, ...]  # string constants
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(a.name for a in self.arguments)
+
+
+# Abort codes of the kernel itself, before the program's own reasons.
+OVERFLOW, DIVISION = 1, 2
+ENGINE_REASONS = ("overflow", "division by zero")
+# The transaction was undone because something is full: make room, and go on from it.
+FULL = -1
+FULL_LOG = -1  # info[0], where the undo log is full; otherwise the table's number
+
+
+def table_arguments(plan: Plan, number: int) -> list[Argument]:
+    table = plan.program.tables[number]
+    t = f"t{number}"
+    out = [Argument(f"{t}_slots", "table", table.name, "slots")]
+    out += [Argument(f"{t}_k{k}", "table", table.name, f"key{k}") for k in range(len(table.keys))]
+    for k, column in enumerate(table.values):
+        out.append(Argument(f"{t}_c{k}", "table", table.name, f"column{k}", column.type))
+        if column.type.kind == "float":
+            out.append(Argument(f"{t}_b{k}", "table", table.name, f"bits{k}"))
+    out += [Argument(f"{t}_{part}", "table", table.name, part) for part in ("written", "flags", "dirty", "graves", "free", "meta")]
+    return out
+
+
+def event_arguments(plan: Plan, number: int, used: set[str]) -> list[Argument]:
+    event = plan.program.events[number]
+    out = []
+    for field in event.fields:
+        if field.name not in used:
+            continue
+        name = f"e{number}_{field.name}"
+        item = field.type.item if field.type.kind == "list" else field.type
+        out.append(Argument(name, "event", event.name, f"values {field.name}", item))
+        out.append(Argument(f"{name}_ok", "event", event.name, f"valid {field.name}"))
+        if field.type.kind == "list":
+            out.append(Argument(f"{name}_at", "event", event.name, f"offsets {field.name}"))
+    return out
+
+
+def out_arguments(plan: Plan) -> list[Argument]:
+    out = []
+    for k, (name, type_) in enumerate(plan.program.returns):
+        out.append(Argument(f"o{k}", "out", name, "values", type_))
+        out.append(Argument(f"h{k}", "out", name, "given"))
+    return out
+
+
+FIXED = (
+    Argument("start", "batch", part="start"),
+    Argument("stop", "batch", part="stop"),
+    Argument("batch", "batch", part="number"),
+    Argument("kind", "batch", part="kind"),
+    Argument("pos", "batch", part="pos"),
+    Argument("code", "batch", part="code"),
+    Argument("info", "batch", part="info"),
+    Argument("undo_what", "log", part="what"),
+    Argument("undo_at", "log", part="at"),
+    Argument("undo_old", "log", part="old"),
+    Argument("touched", "log", part="touched"),
+    Argument("text_at", "strings", part="starts"),
+    Argument("text", "strings", part="data"),
+    Argument("literals", "strings", part="literals"),
+)

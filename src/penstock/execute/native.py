@@ -1,0 +1,240 @@
+"""The native side: a plan's kernel, compiled once and kept on disk, and one batch run through it.
+
+The generated source is written to the cache directory under a name that holds a hash of all it is
+made from (the source, the helpers it calls, the udfs, the versions), and imported from there; numba
+keeps the machine code beside it. A second process finds both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba as nb
+import numpy as np
+from numba import types
+
+from penstock._version import __version__
+from penstock.declare.types import Type
+from penstock.execute import kernels
+from penstock.execute.codegen import generate
+from penstock.execute.intake import Arrived
+from penstock.execute.layout import FULL_LOG, Argument
+from penstock.execute.order import Ordered
+from penstock.plan.ir import Plan
+from penstock.state import hashing, strings
+from penstock.state.arrow import from_arrow, one_chunk, validity
+from penstock.state.lanes import dtype
+from penstock.state.tables import Tables
+
+# Straight-line transactions write at most this often; loops grow the log when they need to.
+_LOG_SIZE = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a kernel says of a batch, in order: 0 or an abort's code, and the returned fields."""
+
+    code: Any
+    fields: tuple[tuple[Any, Any], ...]  # (values, whether given), one a field
+
+
+class Kernel:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.source, self.layout = generate(plan)
+        self.function = self._compile()
+        self._log = [np.zeros(_LOG_SIZE, np.int64) for _ in range(4)]
+
+    def twin(self) -> Kernel:
+        """The same kernel with logs of its own, to run beside this one."""
+        other = copy(self)
+        other._log = [np.zeros(_LOG_SIZE, np.int64) for _ in range(4)]
+        return other
+
+    # -- compiling --------------------------------------------------------------------------
+
+    def _compile(self) -> Any:
+        module = _load(self.source, {f"raw_{name}": udf.compiled for name, udf in self.plan.udfs} | self._zeros())
+        module.kernel.compile(tuple(_numba_type(a) for a in self.layout.arguments))
+        return module.kernel
+
+    def _zeros(self) -> dict[str, Any]:
+        out = {}
+        blocks = [t.block for t in self.plan.transactions] + [c.block for c in self.plan.checks]
+        for op in (op for block in blocks for op in block.walk() if op.code == "udf"):
+            assert op.type is not None
+            out[f"zero_{op.name}"] = dtype(op.type)(0)
+        return out
+
+    # -- running ----------------------------------------------------------------------------
+
+    def encode(self, tables: Tables, batch: Ordered) -> dict[str, Any]:
+        """The batch's fields as lanes."""
+        given = {a.event.name: a for a in batch.arrived}
+        lanes: dict[str, Any] = {}
+        for argument in self.layout.arguments:
+            if argument.owner != "event" or argument.name in lanes:
+                continue
+            part, name = argument.part.split(" ")
+            if argument.of not in given:
+                lanes[argument.name] = np.zeros(2, _event_dtype(argument))
+            elif part == "values":
+                lanes |= _field_lanes(argument, given[argument.of], name, tables)
+        for lane in lanes.values():
+            lane.flags.writeable = False
+        return lanes
+
+    def run(self, tables: Tables, batch: Ordered, lanes: dict[str, Any], number: int) -> Result:
+        n = batch.count
+        code = np.zeros(n, np.int32)
+        info = np.zeros(1, np.int64)
+        fields = tuple((np.zeros(n, dtype(t)), np.zeros(n, np.bool_)) for _, t in self.plan.program.returns)
+        out = {}
+        for k, (values, given) in enumerate(fields):
+            out[f"o{k}"], out[f"h{k}"] = values, given
+        literals = np.array([tables.strings.number(t) for t in self.layout.literals] or [0], np.int64)
+        fixed = {"batch": number, "kind": batch.kind, "pos": batch.pos, "code": code, "info": info, "stop": n}
+        start = 0
+        while start < n:
+            arguments = {**fixed, **lanes, **out, "start": start, **self._state(tables, literals)}
+            start = int(self.function(*[arguments[name] for name in self.layout.names]))
+            if start < n:
+                self._grow(tables, int(info[0]))
+        return Result(code, fields)
+
+    def _state(self, tables: Tables, literals: Any) -> dict[str, Any]:
+        pool = tables.strings
+        out = {"literals": literals, "text_at": pool.starts, "text": pool.data}
+        out |= dict(zip(("undo_what", "undo_at", "undo_old", "touched"), self._log, strict=True))
+        for argument in self.layout.arguments:
+            if argument.owner == "table":
+                out[argument.name] = _table_part(tables[argument.of], argument.part)
+        return out
+
+    def _grow(self, tables: Tables, what: int) -> None:
+        if what == FULL_LOG:
+            self._log = [np.zeros(2 * a.size, np.int64) for a in self._log]
+        else:
+            table = tables[self.plan.program.tables[what].name]
+            table.reserve(table.capacity)
+
+
+def _table_part(table: Any, part: str) -> Any:
+    if part.startswith("key"):
+        return table.stored[int(part[3:])]
+    if part.startswith("column"):
+        return table.columns[int(part[6:])]
+    if part.startswith("bits"):
+        return table.columns[int(part[4:])].view(np.int64)
+    return getattr(table, part)
+
+
+def _field_lanes(argument: Argument, arrived: Arrived, name: str, tables: Tables) -> dict[str, Any]:
+    """One field of the events of one type: its values, which are not null, and for a list where each begins."""
+    array = one_chunk(arrived.table.column(name))
+    assert argument.type is not None
+    field = arrived.event.type_of(name)
+    if field.kind != "list":
+        return {
+            argument.name: _view(from_arrow(array, field, tables.strings)),
+            f"{argument.name}_ok": validity(array),
+        }
+    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
+    items = array.values
+    valid = validity(array)
+    if items.null_count:
+        holes = np.concatenate([[0], np.cumsum(~validity(items))])
+        whole = holes[offsets[1:]] == holes[offsets[:-1]]
+        valid = whole if valid.size == 0 else valid & whole
+    return {
+        argument.name: _view(from_arrow(items, argument.type, tables.strings)),
+        f"{argument.name}_ok": valid,
+        f"{argument.name}_at": _view(offsets),
+    }
+
+
+def _view(array: Any) -> Any:
+    """Another view of the same numbers, so that making it read-only leaves the original as it is."""
+    return array[:] if array.size else np.zeros(1, array.dtype)
+
+
+def _event_dtype(argument: Argument) -> Any:
+    part = argument.part.split(" ")[0]
+    if part == "values":
+        assert argument.type is not None
+        return dtype(argument.type)
+    return np.bool_ if part == "valid" else np.int32
+
+
+def _numba_type(argument: Argument) -> Any:
+    scalar = {"start", "stop", "number"}
+    if argument.part in scalar:
+        return types.int64
+    element = {
+        "kind": types.uint8, "code": types.int32, "flags": types.uint8, "data": types.uint8, "given": types.boolean,
+    }.get(argument.part, types.int64)
+    if argument.type is not None:
+        element = _element(argument.type)
+    elif argument.owner == "event":
+        element = nb.from_dtype(np.dtype(_event_dtype(argument)))
+    return types.Array(element, 1, "C", readonly=argument.readonly)
+
+
+def _element(type_: Type) -> Any:
+    return nb.from_dtype(np.dtype(dtype(type_)))
+
+
+# -- the cache on disk --------------------------------------------------------------------------
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels are kept: PENSTOCK_CACHE_DIR, or the user's cache directory."""
+    chosen = os.environ.get("PENSTOCK_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+
+
+def _load(source: str, names: dict[str, Any]) -> Any:
+    digest = hashlib.sha256()
+    for text in (source, __version__, nb.__version__, sys.version, *(_source_of(m) for m in (kernels, hashing, strings))):
+        digest.update(text.encode())
+    name = f"kernel_{digest.hexdigest()[:24]}"
+    path = _write(name, source)
+    spec = importlib.util.spec_from_file_location(f"penstock_generated.{name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    vars(module).update(names)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _source_of(module: Any) -> str:
+    return Path(module.__file__).read_text()
+
+
+def _write(name: str, source: str) -> Path:
+    """The source's file, written once; a directory that cannot be written to means compiling in each process."""
+    directory = cache_directory()
+    path = directory / f"{name}.py"
+    if path.exists():
+        return path
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, temporary = tempfile.mkstemp(dir=directory, suffix=".tmp")
+    except OSError:
+        directory = Path(tempfile.mkdtemp(prefix="penstock-"))
+        path = directory / f"{name}.py"
+        handle, temporary = tempfile.mkstemp(dir=directory, suffix=".tmp")
+    with os.fdopen(handle, "w") as file:
+        file.write(source)
+    os.replace(temporary, path)
+    return path

@@ -1,0 +1,152 @@
+"""A batch in (ts, id) order: for each place, the kind of event and its row.
+
+Most batches come sorted, or nearly; a batch that is not is sorted by radix on ts, which is stable and
+needs few passes for the times of one batch. Ties are then put in order of id, then arrival.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.declare.model import Program
+from penstock.execute.intake import Arrived
+from penstock.state.arrow import one_chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """The events of a batch in the order in which they run."""
+
+    arrived: tuple[Arrived, ...]
+    kind: Any  # uint8: which event of the program
+    pos: Any  # int64: which row of its table
+    ts: Any  # int64
+    place: Any  # int64: which row of all tables, one after the other; None where that is the order already
+
+    @property
+    def count(self) -> int:
+        return int(self.pos.size)
+
+
+_RADIX_BITS = 11
+
+
+@nb.njit(nogil=True, cache=True)
+def _is_sorted(ts: Any) -> Any:
+    for i in range(1, ts.size):
+        if ts[i] < ts[i - 1]:
+            return False
+    return True
+
+
+@nb.njit(nogil=True, cache=True)
+def _radix(ts: Any) -> Any:
+    """A stable argsort of int64."""
+    n = ts.size
+    low, high = ts[0], ts[0]
+    for i in range(n):
+        low = min(low, ts[i])
+        high = max(high, ts[i])
+    span = np.uint64(high) - np.uint64(low)
+    order = np.arange(n)
+    other = np.empty(n, np.int64)
+    keys = np.empty(n, np.uint64)
+    keys_other = np.empty(n, np.uint64)
+    for i in range(n):
+        keys[i] = np.uint64(ts[i]) - np.uint64(low)
+    size = 1 << _RADIX_BITS
+    mask = np.uint64(size - 1)
+    counts = np.empty(size + 1, np.int64)
+    shift = np.uint64(0)
+    while shift < np.uint64(64) and span >> shift != np.uint64(0):
+        counts[:] = 0
+        for i in range(n):
+            counts[np.int64((keys[i] >> shift) & mask) + 1] += 1
+        for b in range(size):
+            counts[b + 1] += counts[b]
+        for i in range(n):
+            b = np.int64((keys[i] >> shift) & mask)
+            other[counts[b]] = order[i]
+            keys_other[counts[b]] = keys[i]
+            counts[b] += 1
+        order, other = other, order
+        keys, keys_other = keys_other, keys
+        shift += np.uint64(_RADIX_BITS)
+    return order
+
+
+@nb.njit(nogil=True, cache=True)
+def _kinds(order: Any, starts: Any, kinds: Any, kind: Any, pos: Any) -> None:
+    for i in range(order.size):
+        t = 0
+        while t + 1 < kinds.size and order[i] >= starts[t + 1]:
+            t += 1
+        kind[i] = kinds[t]
+        pos[i] = order[i] - starts[t]
+
+
+def order(program: Program, arrived: list[Arrived]) -> Ordered:
+    arrived = [a for a in arrived if a.table.num_rows]
+    columns = [_times(a) for a in arrived]
+    ts = columns[0] if len(columns) == 1 else np.concatenate([np.zeros(0, np.int64), *columns])
+    sizes = [c.size for c in columns]
+    places = [a.arrival for a in arrived]
+    in_turn = all(p.size == 0 or (p[0] == s and p[-1] == s + p.size - 1) for p, s in zip(places, np.cumsum([0, *sizes]), strict=False))
+    place = None if _is_sorted(ts) else _radix(ts)
+    place = _ties(arrived, ts, place, None if in_turn else np.concatenate(places))
+    starts = np.cumsum([0, *sizes[:-1]]).astype(np.int64)
+    kinds = np.array([program.events.index(a.event) for a in arrived], np.uint8)
+    n = ts.size
+    if len(arrived) <= 1:
+        kind = np.full(n, kinds[0] if len(kinds) else 0, np.uint8)
+        pos = np.arange(n) if place is None else place
+    else:
+        kind, pos = np.empty(n, np.uint8), np.empty(n, np.int64)
+        _kinds(np.arange(n) if place is None else place, starts, kinds, kind, pos)
+    return Ordered(tuple(arrived), kind, pos, ts if place is None else ts[place], place)
+
+
+def _times(arrived: Arrived) -> Any:
+    array = one_chunk(arrived.table.column(arrived.event.order))
+    if len(array) == 0:
+        return np.zeros(0, np.int64)
+    return np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
+
+
+def _ties(arrived: list[Arrived], ts: Any, place: Any, arrival: Any) -> Any:
+    """Put events of one ts in order of (has an id, id, arrival)."""
+    if arrival is None and not any(a.event.id for a in arrived):
+        return place  # radix is stable, and rows lie in arrival order
+    ordered = np.arange(ts.size) if place is None else place
+    times = ts[ordered]
+    same = np.flatnonzero(times[1:] == times[:-1])
+    if same.size == 0:
+        return place
+    tied = np.unique(np.concatenate([same, same + 1]))  # places in the order that share their ts with a neighbour
+    rows = ordered[tied]
+    keys = {"ts": times[tied], "id": _ids(arrived, rows), "arrival": rows if arrival is None else arrival[rows]}
+    table = pa.table(keys)
+    sort_keys = [(name, "ascending") for name in ("ts", "id", "arrival")]
+    inside = pc.sort_indices(table, sort_keys=sort_keys, null_placement="at_start").to_numpy()
+    out = ordered.copy()
+    out[tied] = rows[inside]
+    return out
+
+
+def _ids(arrived: list[Arrived], rows: Any) -> pa.Array:
+    """The ids of these rows of all tables, null for events without one."""
+    kind = next((a.table.schema.field(a.event.id).type for a in arrived if a.event.id), pa.int64())
+    kind = pa.string() if pa.types.is_dictionary(kind) else kind
+    parts = []
+    for a in arrived:
+        if a.event.id:
+            parts.append(one_chunk(a.table.column(a.event.id)).cast(kind))
+        else:
+            parts.append(pa.nulls(a.table.num_rows, kind))
+    return pa.concat_arrays(parts).take(pa.array(rows))

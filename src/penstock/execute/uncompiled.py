@@ -1,0 +1,194 @@
+"""A body as plain Python: what it touches while it runs uncompiled.
+
+    uncompiled(function)   a copy of the function whose numbers are checked ones
+    EventView              its argument: reading a null field aborts
+    Transaction            how `Account[k]` and its kin reach the tables; the `Accesses` of objects.py
+    Record                 what they give: a table and a key, which looks through at each use
+
+Plain Python is not quite what a body means: Python's ints have no end, and `decimal.Decimal`
+rounds and floors otherwise. So in the copy every name, attribute, call and int literal that is
+read passes through `lift`, which makes numbers checked ones; the copy is otherwise the function.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from penstock.declare.model import EventDef, TableDef
+from penstock.errors import Aborted
+from penstock.execute.values import convert, lift
+
+Key = tuple[Any, ...]
+Row = dict[str, Any]  # the columns beside the key, as a body sees them
+
+
+class EventView:
+    """An event as a body sees it: reading a null field aborts."""
+
+    # Two underscores, which Python spells _EventView__values: a field can have any other name.
+    __slots__ = ("__definition", "__values")
+
+    def __init__(self, definition: EventDef, values: dict[str, Any]) -> None:
+        self.__definition = definition
+        self.__values = values
+
+    def __getattr__(self, name: str) -> Any:
+        field = self.__definition.field(name)
+        if field is None:
+            raise AttributeError(f"event '{self.__definition.name}' has no field '{name}'")
+        value = self.__values[name]
+        if value is None or (field.type.kind == "list" and None in value):
+            raise Aborted(f"null {name}")
+        if field.type.item is not None:
+            return [convert(lift(v), field.type.item) for v in value]
+        return convert(lift(value), field.type)
+
+
+class Transaction:
+    """One transaction's way to the tables: what it wrote, and how to put it back."""
+
+    def __init__(self, tables: dict[str, dict[Key, Row]]) -> None:
+        self.tables = tables
+        self.written: dict[tuple[str, Key], None] = {}  # in order of first write
+        self._before: dict[tuple[str, Key], Row | None] = {}
+
+    def existing(self, table: TableDef, key: Key) -> Record:
+        record = Record(self, table, _key(table, key), optional=False)
+        self.row(table, _key(table, key))
+        return record
+
+    def optional(self, table: TableDef, key: Key) -> Record:
+        return Record(self, table, _key(table, key), optional=True)
+
+    def contains(self, table: TableDef, key: Key) -> bool:
+        return _key(table, key) in self.tables[table.name]
+
+    def insert(self, table: TableDef, key: Key, values: dict[str, Any]) -> Record:
+        key = _key(table, key)
+        types = {c.name: c.type for c in table.values}
+        given = {name: convert(value, types[name]) for name, value in values.items()}
+        if key in self.tables[table.name]:
+            raise Aborted(f"exists {table.name}")
+        self.write(table, key, {**{c.name: lift(c.default) for c in table.values}, **given})
+        return Record(self, table, key, optional=False)
+
+    def delete(self, table: TableDef, key: Key) -> None:
+        key = _key(table, key)
+        self.row(table, key)
+        self._remember(table, key)
+        del self.tables[table.name][key]
+
+    def row(self, table: TableDef, key: Key) -> Row:
+        found = self.tables[table.name].get(key)
+        if found is None:
+            raise Aborted(f"missing {table.name}")
+        return found
+
+    def write(self, table: TableDef, key: Key, row: Row) -> None:
+        self._remember(table, key)
+        self.written.setdefault((table.name, key))
+        self.tables[table.name][key] = row
+
+    def _remember(self, table: TableDef, key: Key) -> None:
+        # Rows are replaced, never changed in place, so the old one can be kept as it is.
+        self._before.setdefault((table.name, key), self.tables[table.name].get(key))
+
+    def undo(self) -> None:
+        for (name, key), row in self._before.items():
+            self.tables[name].pop(key, None)
+            if row is not None:
+                self.tables[name][key] = row
+
+
+def _key(table: TableDef, key: Key) -> Key:
+    return tuple(convert(k, c.type) for k, c in zip(key, table.keys, strict=True))
+
+
+class Record:
+    """A table and a key: each use looks at the table as it is at that moment."""
+
+    __slots__ = ("__key", "__optional", "__table", "__transaction")
+
+    def __init__(self, transaction: Transaction, table: TableDef, key: Key, *, optional: bool) -> None:
+        for name, value in (("transaction", transaction), ("table", table), ("key", key), ("optional", optional)):
+            object.__setattr__(self, f"_Record__{name}", value)
+
+    def __row(self) -> Row:
+        """The record's columns; those of one that is not there yet are the defaults."""
+        table, key = self.__table, self.__key
+        if self.__optional and key not in self.__transaction.tables[table.name]:
+            return {c.name: lift(c.default) for c in table.values}
+        return self.__transaction.row(table, key)
+
+    def __getattr__(self, name: str) -> Any:
+        row = self.__row()
+        names = [c.name for c in self.__table.keys]
+        if name in names:
+            return self.__key[names.index(name)]
+        if name not in row:
+            raise AttributeError(f"table '{self.__table.name}' has no column '{name}'")
+        return row[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        column = self.__table.column(name)
+        if column is None or column.key:
+            raise AttributeError(f"table '{self.__table.name}' has no column '{name}' that can be written")
+        value = convert(value, column.type)
+        self.__transaction.write(self.__table, self.__key, {**self.__row(), name: value})
+
+
+def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A copy of the function whose numbers are checked ones."""
+    lines, first = inspect.getsourcelines(function)
+    tree = ast.parse(textwrap.dedent("".join(lines)))
+    definition = tree.body[0]
+    assert isinstance(definition, ast.FunctionDef), function
+    definition.decorator_list = []
+    definition.returns = None
+    tree = ast.fix_missing_locations(_Lifted().visit(tree))
+    ast.increment_lineno(tree, first - 1)
+    scope = {**function.__globals__, **_closure(function), _LIFT: lift}
+    exec(compile(tree, function.__code__.co_filename, "exec"), scope)
+    copy: Callable[..., Any] = scope[function.__name__]
+    return copy
+
+
+# Not a name that a body could have.
+_LIFT = "(lift)"
+
+
+class _Lifted(ast.NodeTransformer):
+    """Passes every name, attribute, call and int literal that is read through `lift`; drops annotations."""
+
+    def _lift(self, node: Any) -> Any:
+        self.generic_visit(node)
+        if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            return node
+        return ast.copy_location(ast.Call(ast.Name(_LIFT, ast.Load()), [node], []), node)
+
+    visit_Name = visit_Attribute = visit_Call = _lift
+
+    def visit_Constant(self, node: ast.Constant) -> Any:
+        return self._lift(node) if type(node.value) is int else node
+
+    def visit_arg(self, node: ast.arg) -> Any:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        plain = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
+        return self.generic_visit(ast.copy_location(plain, node))
+
+
+def _closure(function: Callable[..., Any]) -> dict[str, Any]:
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    return found

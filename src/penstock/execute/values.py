@@ -1,0 +1,260 @@
+"""Numbers as a body of a transaction means them, for the reference.
+
+    Int   a Python int whose every result lies in int64
+    Dec   an exact decimal: unscaled integer n, scale s, so n / 10**s; at most 18 digits
+
+Both abort with `overflow` at the operation that leaves their range. floats, bools, strs and dates
+are Python's own. Three ways lead between these and the outside:
+
+    lift(value)           plain Python -> what a body sees
+    convert(value, type)  what a body made -> what a column or returned field of the type holds
+    lower(value)          what a body made -> plain Python
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from penstock.declare.types import INT_MAX, INT_MIN, MAX_DIGITS, Type
+from penstock.errors import Aborted
+
+_DEC_LIMIT = 10**MAX_DIGITS
+
+# Digits after the point that a division keeps at least.
+_DIVISION_SCALE = 6
+
+
+class Int(int):
+    """An int64."""
+
+    __slots__ = ()
+
+    # int's own methods answer NotImplemented for floats and Decs, which then take over.
+    def __add__(self, other: Any) -> Any:
+        return _checked(int.__add__(self, other))
+
+    def __radd__(self, other: Any) -> Any:
+        return _checked(int.__radd__(self, other))
+
+    def __sub__(self, other: Any) -> Any:
+        return _checked(int.__sub__(self, other))
+
+    def __rsub__(self, other: Any) -> Any:
+        return _checked(int.__rsub__(self, other))
+
+    def __mul__(self, other: Any) -> Any:
+        return _checked(int.__mul__(self, other))
+
+    def __rmul__(self, other: Any) -> Any:
+        return _checked(int.__rmul__(self, other))
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _checked(int.__floordiv__(self, other))
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _checked(int.__rfloordiv__(self, other))
+
+    def __mod__(self, other: Any) -> Any:
+        return _checked(int.__mod__(self, other))
+
+    def __rmod__(self, other: Any) -> Any:
+        return _checked(int.__rmod__(self, other))
+
+    def __neg__(self) -> Any:
+        return _checked(int.__neg__(self))
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return _checked(int.__abs__(self))
+
+
+def _checked(result: Any) -> Any:
+    if result is NotImplemented:
+        return result
+    if not INT_MIN <= result <= INT_MAX:
+        raise Aborted("overflow")
+    return Int(result)
+
+
+def _parts(value: Any) -> tuple[int, int] | None:
+    """(n, s) of a Dec, or of an int as a decimal of scale 0; None for anything else."""
+    if isinstance(value, Dec):
+        return value.n, value.s
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value), 0
+    return None
+
+
+def _half_even(numerator: int, denominator: int) -> int:
+    # Fraction rounds half to even, and does so exactly.
+    return round(Fraction(numerator, denominator))
+
+
+def _aligned(an: int, sa: int, bn: int, sb: int) -> tuple[int, int, int]:
+    """Both unscaled integers at the larger scale, and that scale."""
+    s = max(sa, sb)
+    return an * 10 ** (s - sa), bn * 10 ** (s - sb), s
+
+
+def _add(an: int, sa: int, bn: int, sb: int) -> Dec:
+    a, b, s = _aligned(an, sa, bn, sb)
+    return Dec(a + b, s)
+
+
+def _sub(an: int, sa: int, bn: int, sb: int) -> Dec:
+    return _add(an, sa, -bn, sb)
+
+
+def _mul(an: int, sa: int, bn: int, sb: int) -> Dec:
+    return Dec(an * bn, sa + sb)
+
+
+def _truediv(an: int, sa: int, bn: int, sb: int) -> Dec:
+    s = max(sa, sb, _DIVISION_SCALE)
+    if bn == 0:
+        raise ZeroDivisionError
+    return Dec(_half_even(an * 10 ** (s + sb), bn * 10**sa), s)
+
+
+def _floored(an: int, sa: int, bn: int, sb: int) -> tuple[int, int, int]:
+    if bn == 0:
+        raise ZeroDivisionError
+    a, b, s = _aligned(an, sa, bn, sb)
+    if not (INT_MIN <= a <= INT_MAX and INT_MIN <= b <= INT_MAX):
+        raise Aborted("overflow")
+    return a, b, s
+
+
+def _floordiv(an: int, sa: int, bn: int, sb: int) -> Dec:
+    a, b, _ = _floored(an, sa, bn, sb)
+    return Dec(a // b, 0)
+
+
+def _mod(an: int, sa: int, bn: int, sb: int) -> Dec:
+    a, b, s = _floored(an, sa, bn, sb)
+    return Dec(a % b, s)
+
+
+def _methods(operation: Callable[[int, int, int, int], Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The method of an operation and its reflected one."""
+
+    def forward(self: Dec, other: Any) -> Any:
+        b = _parts(other)
+        return NotImplemented if b is None else operation(self.n, self.s, *b)
+
+    def reflected(self: Dec, other: Any) -> Any:
+        a = _parts(other)
+        return NotImplemented if a is None else operation(*a, self.n, self.s)
+
+    return forward, reflected
+
+
+def _compared(holds: Callable[[int, int], bool]) -> Callable[..., Any]:
+    return _methods(lambda *parts: holds(*_aligned(*parts)[:2]))[0]
+
+
+class Dec:
+    """A decimal of at most 18 digits."""
+
+    __slots__ = ("n", "s")
+
+    def __init__(self, n: int, s: int) -> None:
+        if not -_DEC_LIMIT < n < _DEC_LIMIT:
+            raise Aborted("overflow")
+        self.n, self.s = n, s
+
+    @staticmethod
+    def of(value: decimal.Decimal) -> Dec:
+        sign, digits, exponent = value.as_tuple()
+        assert isinstance(exponent, int), value
+        n = int("".join(map(str, digits))) * (-1 if sign else 1)
+        return Dec(n * 10**exponent, 0) if exponent > 0 else Dec(n, -exponent)
+
+    def plain(self) -> decimal.Decimal:
+        # From text, so that no decimal context can round it.
+        return decimal.Decimal(f"{self.n}E-{self.s}")
+
+    __add__, __radd__ = _methods(_add)
+    __sub__, __rsub__ = _methods(_sub)
+    __mul__, __rmul__ = _methods(_mul)
+    __truediv__, __rtruediv__ = _methods(_truediv)
+    __floordiv__, __rfloordiv__ = _methods(_floordiv)
+    __mod__, __rmod__ = _methods(_mod)
+    __eq__ = _compared(lambda a, b: a == b)
+    __lt__ = _compared(lambda a, b: a < b)
+    __le__ = _compared(lambda a, b: a <= b)
+    __gt__ = _compared(lambda a, b: a > b)
+    __ge__ = _compared(lambda a, b: a >= b)
+
+    def __neg__(self) -> Dec:
+        return Dec(-self.n, self.s)
+
+    def __pos__(self) -> Dec:
+        return self
+
+    def __abs__(self) -> Dec:
+        return Dec(abs(self.n), self.s)
+
+    def __bool__(self) -> bool:
+        return self.n != 0
+
+    def __hash__(self) -> int:
+        # Equal numbers of different scales, and ints, hash alike.
+        return hash(Fraction(self.n, 10**self.s))
+
+    def __repr__(self) -> str:
+        return f"Dec('{self.plain()}')"
+
+
+def _utc(value: datetime.datetime) -> datetime.datetime:
+    return value.replace(tzinfo=datetime.UTC) if value.tzinfo is None else value.astimezone(datetime.UTC)
+
+
+_LIFTS: dict[type, Callable[[Any], Any]] = {int: Int, decimal.Decimal: Dec.of, datetime.datetime: _utc}
+
+
+def lift(value: Any) -> Any:
+    """A plain value as a body sees it; anything but a number or a datetime is itself."""
+    lifted = _LIFTS.get(type(value))
+    return value if lifted is None else lifted(value)
+
+
+_CLASSES = {"bool": bool, "str": str, "datetime": datetime.datetime, "date": datetime.date}
+
+
+def convert(value: Any, type_: Type) -> Any:
+    """The value as a column of the type holds it; aborts with `overflow` where it does not fit."""
+    if type_.kind == "decimal":
+        return _to_decimal(value, type_)
+    is_int = isinstance(value, int) and not isinstance(value, bool)
+    if type_.kind == "int" and is_int:
+        return _checked(int(value))
+    if type_.kind == "float" and (is_int or isinstance(value, float)):
+        return float(value)
+    if type_.kind in _CLASSES and isinstance(value, _CLASSES[type_.kind]):
+        return value
+    raise TypeError(f"{value!r} cannot become a {type_}")
+
+
+def _to_decimal(value: Any, type_: Type) -> Dec:
+    parts = _parts(value)
+    if parts is None:
+        raise TypeError(f"{value!r} cannot become a {type_}")
+    n, s = parts
+    n = n * 10 ** (type_.scale - s) if s <= type_.scale else _half_even(n, 10 ** (s - type_.scale))
+    if abs(n) >= 10**type_.precision:
+        raise Aborted("overflow")
+    return Dec(n, type_.scale)
+
+
+def lower(value: Any) -> Any:
+    """What a body made, as plain Python."""
+    if isinstance(value, Dec):
+        return value.plain()
+    return int(value) if isinstance(value, Int) else value

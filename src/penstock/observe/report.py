@@ -1,0 +1,44 @@
+"""What a batch was: counts, policy, and seconds by stage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """`db.last_batch`."""
+
+    version: int
+    policy: str
+    why: str
+    events: int
+    committed: int
+    aborted: dict[str, int]  # by reason
+    changes: int  # records written or deleted
+    seconds: dict[str, float]  # by stage
+
+    def __str__(self) -> str:
+        total = sum(self.seconds.values())
+        reasons = ", ".join(f"{reason}: {n}" for reason, n in self.aborted.items()) or "none"
+        stages = ", ".join(f"{stage} {1000 * s:.2f}" for stage, s in self.seconds.items())
+        return (
+            f"batch {self.version}: {self.events} events, {self.committed} committed, aborted {reasons}; "
+            f"{self.changes} records changed; {self.why}; {1000 * total:.2f} ms ({stages})"
+        )
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Seconds by stage."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun

@@ -1,0 +1,110 @@
+"""Program -> Plan: lower every body, agree on the returned fields, run the passes."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+
+from penstock.declare import body as bodies
+from penstock.declare.model import CheckDef, Program, TableDef, TransactionDef
+from penstock.declare.objects import Udf
+from penstock.declare.types import FLOAT, Type
+from penstock.errors import DeclarationError
+from penstock.plan.ir import ROW, Block, CheckPlan, Plan, TransactionPlan
+from penstock.plan.lower import Lowering
+from penstock.plan.passes import PASSES
+from penstock.plan.values import decimal_type
+from penstock.plan.verify import verify
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """One transaction, before the program is whole."""
+
+    plan: TransactionPlan
+    returns: tuple[tuple[str, Type], ...]
+    udfs: tuple[tuple[str, Udf], ...]
+
+
+def lower_transaction(definition: TransactionDef) -> Lowered:
+    body = bodies.read(definition.function, f"transaction '{definition.name}'")
+    lowering = Lowering(body, event=definition.event, locals=_locals(body))
+    lowering.block(body.tree.body)
+    ops = tuple(lowering.ops)
+    block = Block(definition.name, ops)
+    writes = {op.table for op in block.walk() if op.code in ("write", "insert", "delete", "ensure")}
+    returns = tuple((name, type_) for name, types in lowering.returns.items() for type_ in types)
+    plan = TransactionPlan(definition.name, definition.event.name, block, tuple(sorted(writes)), body.file)
+    return Lowered(plan, returns, tuple(lowering.udfs.items()))
+
+
+def lower_check(table: TableDef, check: CheckDef) -> tuple[CheckPlan, tuple[tuple[str, Udf], ...]]:
+    name = check.function.__name__
+    body = bodies.read(check.function, f"check '{name}' of table '{table.name}'")
+    lowering = Lowering(body, table=table, locals=_locals(body))
+    lowering.self_row = lowering.emit("self", (), ROW, table=table.name)
+    lowering.block(body.tree.body)
+    plan = CheckPlan(table.name, check.text, Block(name, tuple(lowering.ops)))
+    for op in plan.block.walk():
+        if op.table and op.code not in ("self", "read"):
+            raise DeclarationError(f"{body.label} ({body.file}:{op.line}): a check looks at its own record alone")
+    return plan, tuple(lowering.udfs.items())
+
+
+def _locals(body: bodies.Body) -> frozenset[str]:
+    return frozenset(n.id for n in ast.walk(body.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+
+
+def agree(program: Program, lowered: list[Lowered]) -> Program:
+    """The program with the types of its returned fields: what all transactions return under a name meets."""
+    fields: dict[str, tuple[Type, str]] = {}
+    for one in lowered:
+        for name, type_ in one.returns:
+            if name not in fields:
+                fields[name] = (_open(type_), one.plan.name)
+                continue
+            known, by = fields[name]
+            met = _meet(known, _open(type_))
+            if met is None:
+                raise DeclarationError(
+                    f"transaction '{one.plan.name}' ({one.plan.file}) returns '{name}' as {type_}, "
+                    f"but '{by}' returns it as {known}; use another name or one type"
+                )
+            fields[name] = (met, by)
+    return replace(program, returns=tuple((name, type_) for name, (type_, _) in fields.items()))
+
+
+def _open(type_: Type) -> Type:
+    """A returned decimal has all 18 digits."""
+    return decimal_type(type_.scale) if type_.kind == "decimal" else type_
+
+
+def _meet(a: Type, b: Type) -> Type | None:
+    kinds = {a.kind, b.kind}
+    if "decimal" in kinds and kinds <= {"int", "decimal"}:
+        return decimal_type(max(a.scale, b.scale))
+    if kinds == {"int", "float"}:
+        return FLOAT
+    return a if a == b else None
+
+
+def build(program: Program) -> Plan:
+    """The whole program, planned. Passes run in order and each leaves a sound plan."""
+    lowered = [lower_transaction(t) for t in program.transactions]
+    checks = [lower_check(table, check) for table in program.tables for check in table.checks]
+    udfs: dict[str, Udf] = {}
+    for found in [one.udfs for one in lowered] + [more for _, more in checks]:
+        for name, udf in found:
+            if udfs.setdefault(name, udf) is not udf:
+                raise DeclarationError(f"two udfs of app '{program.name}' are called '{name}'; rename one")
+    plan = Plan(
+        agree(program, lowered),
+        tuple(one.plan for one in lowered),
+        tuple(check for check, _ in checks),
+        tuple(sorted(udfs.items())),
+    )
+    verify(plan, "lower")
+    for one_pass in PASSES:
+        plan = one_pass(plan)
+        verify(plan, one_pass.__name__)
+    return plan

@@ -1,0 +1,83 @@
+"""A plan as text that a person can follow; golden files keep it."""
+
+from __future__ import annotations
+
+from penstock.plan.access import Access, accesses
+from penstock.plan.ir import Block, Op, Plan
+
+
+def explain(plan: Plan) -> str:
+    out = [f"app {plan.program.name}"]
+    for table in plan.program.tables:
+        columns = ", ".join(f"{c.name}: {c.type}{' key' if c.key else ''}" for c in table.columns)
+        out.append(f"table {table.name}({columns})")
+    for check in plan.checks:
+        out += ["", f"check {check.table} or \"{check.text}\"", *_block(check.block)]
+    for transaction in plan.transactions:
+        out += ["", f"transaction {transaction.name}({transaction.event})", *_block(transaction.block)]
+        found = accesses(transaction.block)
+        out += [f"  {line}" for line in _accesses(found)]
+    if plan.program.returns:
+        out += ["", "returns " + ", ".join(f"{name}: {type_}" for name, type_ in plan.program.returns)]
+    return "\n".join(out) + "\n"
+
+
+def _block(block: Block) -> list[str]:
+    return _ops(block.ops, "  ")
+
+
+def _ops(ops: tuple[Op, ...], indent: str) -> list[str]:
+    out = []
+    for op in ops:
+        out.append(indent + _line(op))
+        if op.is_loop:
+            for carry in op.carries:
+                out.append(f"{indent}  %{carry.id}: {carry.type} = %{carry.init}, then %{carry.next}")
+            out += _ops(op.body, indent + "  ")
+            if op.until is not None:
+                out.append(f"{indent}  until %{op.until}")
+    return out
+
+
+def _line(op: Op) -> str:
+    args = ", ".join(f"%{a}" for a in op.args)
+    what = f"{op.code} {op.table}" if op.table else op.code
+    match op.code:
+        case "const":
+            text = f"const {op.const!r}"
+        case "field" | "list":
+            text = f"{op.code} {op.name}" + (" or abort \"null " + op.name + '"' if op.const else "")
+        case "item":
+            text = f"item {op.const}"
+        case "read" | "read_or" | "write":
+            text = f"{what}.{op.name}({args})"
+        case "abort":
+            text = f'abort "{op.name}"'
+        case "give":
+            text = f"give {op.name}({args})"
+        case "udf":
+            text = f"udf {op.name}({args})"
+        case "range":
+            text = f"range({args}) by {op.const}"
+        case "locate" | "delete":
+            text = f'{what}({args}) or abort "missing {op.table}"'
+        case "insert":
+            text = f'{what}({args}) or abort "exists {op.table}"'
+        case _:
+            text = f"{what}({args})"
+    left = f"%{op.id}: {op.type} = " if op.type is not None else ""
+    guard = f"  if %{op.guard}" if op.guard is not None else ""
+    safe = "  no undo" if op.code in ("write", "insert", "delete", "ensure") and not op.undo else ""
+    return f"{left}{text}{guard}{safe}"
+
+
+def _accesses(found: tuple[Access, ...]) -> list[str]:
+    out = []
+    for access in found:
+        text = f"{access.kind} {access.table}[{access.key}]"
+        if access.needs:
+            text += f" needs {', '.join(access.needs)}"
+        if not access.key_from_event:
+            text += " (key from state: serial)"
+        out.append(text)
+    return ["accesses"] + ["  " + line for line in out] if out else []

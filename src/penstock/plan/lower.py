@@ -1,0 +1,439 @@
+"""A function's body, lowered to guarded operations: statements and control flow.
+
+While it walks the statements, a Lowering holds
+    ops    the operations so far (a loop's body is a list of its own)
+    env    name -> Binding, as of here
+    path   the guard under which this statement runs, None for always
+    dead   nothing can get here: every path has returned, aborted, or left the loop
+
+An `if` lowers both arms under their guards and joins: names that differ get a `select`. A path
+that aborts needs no guard behind it, since an abort ends the transaction; a path that returns,
+breaks or continues does, so `left` remembers those.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.declare.app import OUTCOME_COLUMNS
+from penstock.declare.body import Body
+from penstock.declare.model import EventDef, TableDef
+from penstock.declare.objects import Udf
+from penstock.declare.types import BOOL, Type
+from penstock.plan import expressions
+from penstock.plan.ir import Carry, Op
+from penstock.plan.values import Binding, Mismatch, RecordRef, Unassigned, Val, meet, unscaled
+
+
+# What is assumed of a carry while its loop's body is lowered: type, literal, loose.
+Shape = tuple[Type, Any, bool]
+Shapes = dict[str, list[Shape]]
+
+
+@dataclass(slots=True)
+class Exit:
+    """A place that leaves a loop's turn: break, continue or return."""
+
+    kind: str
+    guard: int | None
+    env: dict[str, Binding]
+
+
+@dataclass(slots=True)
+class Lowering:
+    body: Body
+    event: EventDef | None = None  # a transaction's event
+    table: TableDef | None = None  # a check's table
+    ops: list[Op] = field(default_factory=list)
+    env: dict[str, Binding] = field(default_factory=dict)
+    path: int | None = None
+    dead: bool = False
+    left: bool = False
+    exits: list[Exit] | None = None  # inside a loop
+    count: int = 0
+    returns: dict[str, list[Type]] = field(default_factory=dict)
+    udfs: dict[str, Udf] = field(default_factory=dict)
+    types: dict[int, Type] = field(default_factory=dict)
+    self_row: int = 0
+    locals: frozenset[str] = frozenset()  # names that the body assigns anywhere
+
+    # -- emitting ---------------------------------------------------------------------------
+
+    def emit(self, code: str, args: tuple[int, ...] = (), type: Type | None = None, node: ast.AST | None = None,
+             **more: Any) -> int:
+        self.count += 1
+        line = getattr(node, "lineno", 0)
+        guard = more.pop("guard", self.path)
+        self.ops.append(Op(self.count, code, args, type, guard, line, **more))
+        if type is not None:
+            self.types[self.count] = type
+        return self.count
+
+    def value(self, code: str, type: Type, *args: Val, node: ast.AST | None = None, **more: Any) -> Val:
+        return Val(self.emit(code, tuple(a.id for a in args), type, node, **more), type)
+
+    def const(self, constant: Any, type: Type, *, literal: Any = None) -> Val:
+        return Val(self.emit("const", (), type, const=constant, guard=None), type, literal)
+
+    def both(self, a: int | None, b: int) -> int:
+        """The guard "a and b"."""
+        return b if a is None else self.emit("and", (a, b), BOOL, guard=None)
+
+    def negated(self, a: int) -> int:
+        return self.emit("not", (a,), BOOL, guard=None)
+
+    # -- statements -------------------------------------------------------------------------
+
+    def block(self, statements: list[ast.stmt]) -> None:
+        for statement in statements:
+            if self.dead:
+                self.body.refuse(statement, "this statement can never run; remove it")
+            self.statement(statement)
+
+    def statement(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Expr(value=ast.Constant(value=str())) | ast.Pass():
+                pass
+            case ast.Expr(value=ast.Call() as call):
+                expressions.call_statement(self, call)
+            case ast.Assign(targets=[target], value=value):
+                self.assign(target, value)
+            case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
+                self.assign(target, value)
+            case ast.AugAssign():
+                self.augmented(node)
+            case ast.If():
+                self.branch(node)
+            case ast.For():
+                self.loop(node)
+            case ast.Return():
+                self.give(node)
+                self.leave("return")
+            case ast.Break():
+                self.leave("break")
+            case ast.Continue():
+                self.leave("continue")
+            case ast.Delete():
+                for target in node.targets:
+                    expressions.delete(self, target)
+            case _:
+                self.body.refuse(node, _refusal(node))
+
+    def assign(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Tuple):
+            if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
+                self.body.refuse(value, "a tuple of names takes a tuple of as many values: a, b = x, y")
+            bindings = [expressions.any_value(self, v) for v in value.elts]
+            for one, binding in zip(target.elts, bindings, strict=True):
+                self.store(one, binding)
+        else:
+            self.store(target, expressions.any_value(self, value))
+
+    def store(self, target: ast.expr, binding: Val | RecordRef) -> None:
+        match target:
+            case ast.Name(id=name):
+                if name == self.body.parameter:
+                    self.body.refuse(target, f"'{name}' is the event; use another name")
+                self.env[name] = binding
+            case ast.Attribute():
+                if isinstance(binding, RecordRef):
+                    self.body.refuse(target, "a column holds a value, not a record; store its key")
+                expressions.write_column(self, target, binding)
+            case ast.Subscript():
+                self.body.refuse(target, "a record is changed column by column: Account[k].balance = 5, or Account.insert(k, …)")
+            case _:
+                self.body.refuse(target, "assign to a name or to a record's column")
+
+    def augmented(self, node: ast.AugAssign) -> None:
+        match node.target:
+            case ast.Name() | ast.Attribute():
+                # Python evaluates the record once and reads it before the right side.
+                target: Any = node.target
+                if isinstance(target, ast.Attribute):
+                    record = expressions.record(self, target.value)
+                    old = expressions.read_column(self, record, target)
+                    right = expressions.value(self, node.value)
+                    result = expressions.arithmetic(self, node.op, old, right, node)
+                    expressions.write_record(self, record, target, result)
+                else:
+                    old = expressions.value(self, ast.copy_location(ast.Name(target.id, ast.Load()), target))
+                    right = expressions.value(self, node.value)
+                    self.store(target, expressions.arithmetic(self, node.op, old, right, node))
+            case _:
+                self.body.refuse(node, "change a name or a record's column")
+
+    # -- branches ---------------------------------------------------------------------------
+
+    def branch(self, node: ast.If) -> None:
+        test = expressions.condition(self, node.test)
+        path, env, left = self.path, self.env, self.left
+        arms = []
+        for statements, guard in ((node.body, test.id), (node.orelse, self.negated(test.id))):
+            self.path, self.env, self.dead, self.left = self.both(path, guard), dict(env), False, False
+            self.block(statements)
+            arms.append((self.path, self.env, self.dead, self.left))
+        (path_a, env_a, dead_a, left_a), (path_b, env_b, dead_b, left_b) = arms
+        self.dead, self.left = dead_a and dead_b, left or left_a or left_b
+        if dead_a or dead_b:
+            self.env, self.path = (env_b, path_b) if dead_a else (env_a, path_a)
+        else:
+            self.path = None
+            self.env = {n: self.join(node, n, test, env_a.get(n), env_b.get(n)) for n in {**env_a, **env_b}}
+            assert path_a is not None and path_b is not None
+            self.path = self.emit("or", (path_a, path_b), BOOL, guard=None)
+        if not (left_a or left_b):
+            self.path = path
+
+    def join(self, node: ast.AST, name: str, test: Val, a: Binding | None, b: Binding | None) -> Binding:
+        if a is None or b is None or isinstance(a, Unassigned) or isinstance(b, Unassigned):
+            return next((x for x in (a, b) if isinstance(x, Unassigned)), Unassigned(getattr(node, "lineno", 0)))
+        if a == b:
+            return a
+        if isinstance(a, RecordRef) or isinstance(b, RecordRef):
+            return self.join_records(node, name, test, a, b)
+        return self.select(node, f"'{name}'", test, a, b)
+
+    def join_records(self, node: ast.AST, name: str, test: Val, a: Val | RecordRef, b: Val | RecordRef) -> RecordRef:
+        if not (isinstance(a, RecordRef) and isinstance(b, RecordRef)) or (a.table, a.optional) != (b.table, b.optional):
+            self.body.refuse(node, f"'{name}' is not the same kind of record on both paths; use two names")
+        keys = [self.select(node, f"'{name}'", test, x, y) for x, y in zip(a.keys, b.keys, strict=True)]
+        return RecordRef(a.table, tuple(keys), a.optional)
+
+    def select(self, node: ast.AST, what: str, test: Val, a: Val, b: Val) -> Val:
+        """One value that is a where the test holds and b elsewhere."""
+        if a.id == b.id:
+            return a
+        type_, loose = self.meeting(node, what, a, b)
+        a, b = self.bend(a, type_), self.bend(b, type_)
+        return Val(self.emit("select", (test.id, a.id, b.id), type_, guard=None), type_, None, loose)
+
+    def meeting(self, node: ast.AST, what: str, a: Val, b: Val) -> tuple[Type, bool]:
+        try:
+            return meet(a, b)
+        except Mismatch as why:
+            self.body.refuse(node, f"{what}: {why}")
+
+    def bend(self, value: Val, type_: Type) -> Val:
+        """A literal as a constant of the type it has met; anything else has that type already."""
+        if value.type == type_:
+            return value
+        if type_.kind == "float":
+            return self.const(float(value.literal), type_)
+        return self.const(unscaled(value.literal, type_.scale), type_)
+
+    # -- leaving ----------------------------------------------------------------------------
+
+    def give(self, node: ast.Return) -> None:
+        value = node.value
+        if self.table is not None:
+            holds = self.const(False, BOOL) if value is None else expressions.condition(self, value)
+            self.emit("give", (holds.id,), name="holds", node=node)
+            return
+        if value is None or (isinstance(value, ast.Constant) and value.value is None):
+            return
+        if not isinstance(value, ast.Dict):
+            self.body.refuse(value, 'return a dict of named fields: return {"left": src.balance}')
+        fields = []
+        for key, one in zip(value.keys, value.values, strict=True):
+            if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
+                self.body.refuse(key or value, "a returned field's name is a constant string")
+            if key.value in OUTCOME_COLUMNS:
+                self.body.refuse(key, f"every outcome has a column '{key.value}' already; choose another name")
+            if isinstance(one, ast.Constant) and one.value is None:
+                continue
+            fields.append((key.value, expressions.value(self, one)))
+        for name, given in dict(fields).items():
+            self.returns.setdefault(name, []).append(given.type)
+            self.emit("give", (given.id,), name=name, node=node)
+
+    def leave(self, kind: str) -> None:
+        if self.exits is not None:
+            self.exits.append(Exit(kind, self.path, dict(self.env)))
+        self.dead = self.left = True
+
+    # -- loops ------------------------------------------------------------------------------
+
+    def loop(self, node: ast.For) -> None:
+        if node.orelse:
+            self.body.refuse(node.orelse[0], "'else' on a loop cannot be compiled; set a name before 'break'")
+        code, args, items, step = expressions.iterable(self, node)
+        changed = {n.id for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        changed |= {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
+        carried = {n: self.env[n] for n in sorted(changed) if isinstance(self.env.get(n), Val | RecordRef)}
+        # A carry's type is known only once the body is: a literal bends to what the body adds to it. So lower the
+        # body until the assumed types hold; each round can only widen a literal, so this ends.
+        assumed = {n: [_shape(v) for v in _flat(b)] for n, b in carried.items()}
+        while True:
+            mark, before = self.count, len(self.ops)
+            saved = (self.env, self.path, self.left, self.exits, self.returns)
+            self.returns = {k: list(v) for k, v in self.returns.items()}
+            op, after, settled = self.turn(node, code, args, items, step, carried, assumed)
+            if settled == assumed:
+                break
+            self.env, self.path, self.left, self.exits, self.returns = saved
+            self.count = mark
+            del self.ops[before:]
+            assumed = settled
+        self.finish(node, op, after, saved)
+
+    def turn(self, node: ast.For, code: str, args: tuple[Val, ...], items: tuple[Type, ...], step: int,
+             carried: dict[str, Binding], assumed: Shapes) -> tuple[Op, dict[str, Any], Shapes]:
+        """Lower the body once under the assumed types of its carries."""
+        outer_ops, outer_env = self.ops, self.env
+        inits = {n: [self.bend(v, a[0]) for v, a in zip(_flat(carried[n]), assumed[n], strict=True)] for n in assumed}
+        self.ops, self.path, self.left, self.exits, self.dead = [], None, False, [], False
+        self.env = dict(outer_env)
+        phis: dict[str, list[Val]] = {}
+        for name, shapes in assumed.items():
+            phis[name] = [Val(self.fresh(type_), type_, literal, loose) for type_, literal, loose in shapes]
+            self.env[name] = _like(carried[name], phis[name])
+        for name in {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}:
+            if name not in carried:
+                self.env[name] = Unassigned(node.lineno)
+        self.bind_items(node.target, items, node)
+        self.block(node.body)
+        nexts, until, returned = self.end_of_turn(node, carried)
+        settled: Shapes = {}
+        for name in assumed:
+            settled[name] = [
+                self.settle(node, name, first, phi, one)
+                for first, phi, one in zip(_flat(carried[name]), phis[name], nexts[name], strict=True)
+            ]
+        carries = [
+            Carry(phi.id, phi.type, init.id, self.bend(one, phi.type).id if one.type != phi.type else one.id)
+            for name in assumed
+            for phi, init, one in zip(phis[name], inits[name], nexts[name], strict=True)
+            if settled[name] == assumed[name]
+        ]
+        body, self.ops, self.env = tuple(self.ops), outer_ops, outer_env
+        after: dict[str, Any] = {n: _like(carried[n], p) for n, p in phis.items()}
+        if returned is not None:
+            no = self.const(False, BOOL)
+            flag = self.fresh(BOOL)
+            carries.append(Carry(flag, BOOL, no.id, returned))
+            after["$returned"] = flag
+        self.count += 1
+        op = Op(self.count, code, tuple(a.id for a in args), None, None, node.lineno, const=step, body=body,
+                carries=tuple(carries), until=until)
+        return op, after, settled
+
+    def settle(self, node: ast.AST, name: str, first: Val, phi: Val, last: Val) -> Shape:
+        """What a carry must be, given how it starts and how a turn leaves it."""
+        if last.id == phi.id:
+            return _shape(phi)
+        type_, loose = self.meeting(node, f"'{name}' in this loop", first, last)
+        return type_, None, loose
+
+    def end_of_turn(self, node: ast.AST, names: dict[str, Binding]) -> tuple[dict[str, list[Val]], int | None, int | None]:
+        """The carries' next values over every way a turn can end; what ends the loop; what returned."""
+        assert self.exits is not None
+        ends = list(self.exits)
+        if not self.dead:
+            ends.insert(0, Exit("end", self.path, self.env))
+        self.path = None
+        for name, first in names.items():
+            if any(not _alike(first, end.env[name]) for end in ends):
+                self.body.refuse(node, f"'{name}' changes between a value and a record in this loop; use two names")
+        # Every path may abort: then the turn has no end at all, and nothing carries on.
+        nexts = {n: _flat(ends[0].env[n]) if ends else _flat(self.env[n]) for n in names}
+        for end in ends[1:]:
+            if end.guard is None:
+                nexts = {n: _flat(end.env[n]) for n in names}
+                continue
+            test = Val(end.guard, BOOL)
+            for name in names:
+                nexts[name] = [
+                    self.select(node, f"'{name}' in this loop", test, new, old)
+                    for new, old in zip(_flat(end.env[name]), nexts[name], strict=True)
+                ]
+        until = self.any_of([e.guard for e in ends if e.kind in ("break", "return")])
+        returned = self.any_of([e.guard for e in ends if e.kind == "return"])
+        return nexts, until, returned
+
+    def any_of(self, guards: list[int | None]) -> int | None:
+        if not guards:
+            return None
+        if None in guards:
+            return self.const(True, BOOL).id
+        total = guards[0]
+        for guard in guards[1:]:
+            assert total is not None and guard is not None
+            total = self.emit("or", (total, guard), BOOL, guard=None)
+        return total
+
+    def finish(self, node: ast.For, op: Op, after: dict[str, Any], saved: tuple[Any, ...]) -> None:
+        """Back outside: the loop becomes one operation, its carries the names' values."""
+        env, path, left, exits, _ = saved
+        self.env, self.path, self.left, self.exits, self.dead = dict(env), path, left, exits, False
+        self.ops.append(Op(op.id, op.code, op.args, None, path, op.line, const=op.const, body=op.body,
+                           carries=op.carries, until=op.until))
+        returned = after.pop("$returned", None)
+        self.env.update(after)
+        for name in {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}:
+            if name not in after:
+                self.env[name] = Unassigned(node.lineno)
+        if returned is not None:
+            here = self.both(path, returned)
+            if self.exits is not None:
+                self.exits.append(Exit("return", here, dict(self.env)))
+            self.path = self.both(path, self.negated(returned))
+            self.left = True
+
+    def bind_items(self, target: ast.expr, items: tuple[Type, ...], node: ast.AST) -> None:
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        if len(names) != len(items) or not all(isinstance(n, ast.Name) for n in names):
+            self.body.refuse(target, f"this loop gives {len(items)} value(s) a turn; name as many")
+        for k, (name, type_) in enumerate(zip(names, items, strict=True)):
+            self.store(name, self.value("item", type_, node=node, const=k, guard=None))
+
+    def fresh(self, type_: Type) -> int:
+        self.count += 1
+        self.types[self.count] = type_
+        return self.count
+
+
+def _shape(value: Val) -> Shape:
+    return value.type, value.literal, value.loose
+
+
+def _alike(a: Binding, b: Binding) -> bool:
+    if isinstance(a, RecordRef) and isinstance(b, RecordRef):
+        return (a.table, a.optional) == (b.table, b.optional)
+    return isinstance(a, Val) and isinstance(b, Val)
+
+
+def _flat(binding: Any) -> list[Val]:
+    if isinstance(binding, RecordRef):
+        return list(binding.keys)
+    assert isinstance(binding, Val)
+    return [binding]
+
+
+def _like(binding: Binding, vals: list[Val]) -> Binding:
+    if isinstance(binding, RecordRef):
+        return RecordRef(binding.table, tuple(vals), binding.optional)
+    return vals[0]
+
+
+_ADVICE: dict[type[ast.AST], str] = {
+    ast.While: "'while' cannot be compiled; use 'for' over a list field or range(n)",
+    ast.Try: "'try' cannot be compiled; test with 'in' or ps.require before you act",
+    ast.With: "'with' cannot be compiled; a transaction only reads and writes its tables",
+    ast.Raise: "'raise' cannot be compiled; use ps.abort(\"reason\")",
+    ast.Assert: "'assert' cannot be compiled; use ps.require(condition, \"reason\")",
+    ast.Import: "'import' inside a transaction cannot be compiled; import at the top of the file",
+    ast.ImportFrom: "'import' inside a transaction cannot be compiled; import at the top of the file",
+    ast.FunctionDef: "a nested function cannot be compiled; mark a module-level one with @ps.udf",
+    ast.Global: "'global' cannot be compiled; keep shared state in a table",
+    ast.Nonlocal: "'nonlocal' cannot be compiled; keep shared state in a table",
+    ast.Match: "'match' cannot be compiled; use if/elif",
+    ast.Expr: "this expression does nothing; assign it or remove it",
+    ast.Assign: "a = b = … cannot be compiled; write two assignments",
+    ast.AnnAssign: "a name without a value cannot be declared; assign it",
+}
+
+
+def _refusal(node: ast.stmt) -> str:
+    return _ADVICE.get(type(node), f"'{type(node).__name__}' cannot be compiled")

@@ -1,0 +1,127 @@
+"""Arithmetic, comparison and conversion: which types may meet, and what comes out.
+
+The rules are docs/SEMANTICS.md, "Values". Decimals carry their scale in the type; the operations
+align their operands themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from penstock.declare.types import BOOL, FLOAT, INT, INT_MIN, MAX_DIGITS, Type
+from penstock.plan.values import Val, decimal_type, unscaled
+
+if TYPE_CHECKING:
+    from penstock.plan.lower import Lowering
+
+OPERATORS: dict[type[ast.operator], tuple[str, str]] = {
+    ast.Add: ("add", "+"),
+    ast.Sub: ("sub", "-"),
+    ast.Mult: ("mul", "*"),
+    ast.Div: ("div", "/"),
+    ast.FloorDiv: ("floordiv", "//"),
+    ast.Mod: ("mod", "%"),
+}
+COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+}
+NUMBERS = ("int", "float", "decimal")
+# A quotient of decimals has at least this many digits after the point.
+QUOTIENT_SCALE = 6
+
+
+def arithmetic(lo: Lowering, op: ast.operator, a: Val, b: Val, node: ast.AST) -> Val:
+    if type(op) not in OPERATORS:
+        lo.body.refuse(node, f"operator '{type(op).__name__}' cannot be compiled; use + - * / // %")
+    code, sign = OPERATORS[type(op)]
+    for one in (a, b):
+        if one.type.kind not in NUMBERS:
+            hint = "; write `1 if x else 0`" if one.type == BOOL else ""
+            lo.body.refuse(node, f"'{sign}' takes numbers, not {one.type}{hint}")
+    _refuse_loose(lo, code, sign, a, b, node)
+    return lo.value(code, result_type(lo, code, a, b, node), a, b, node=node)
+
+
+def result_type(lo: Lowering, code: str, a: Val, b: Val, node: ast.AST) -> Type:
+    kinds = {a.type.kind, b.type.kind}
+    if kinds == {"float", "decimal"}:
+        lo.body.refuse(node, 'a decimal and a float do not mix; write the constant as Decimal("0.05")')
+    if "decimal" in kinds:
+        x, y = a.type.scale, b.type.scale
+        scale = {"add": max(x, y), "sub": max(x, y), "mod": max(x, y), "mul": x + y, "floordiv": 0,
+                 "div": max(x, y, QUOTIENT_SCALE)}[code]
+        if scale > MAX_DIGITS:
+            lo.body.refuse(node, f"this product has {scale} digits after the point; at most {MAX_DIGITS} can be held")
+        if code == "div" and scale - x + y > MAX_DIGITS:
+            lo.body.refuse(node, f"dividing by a decimal with {y} digits after the point needs more than {MAX_DIGITS} digits; "
+                                 "store it with fewer")
+        return decimal_type(scale)
+    if "float" in kinds or code == "div":
+        return FLOAT
+    return INT
+
+
+def _refuse_loose(lo: Lowering, code: str, sign: str, a: Val, b: Val, node: ast.AST) -> None:
+    for loose, other in ((a, b), (b, a)):
+        if not loose.loose:
+            continue
+        kind = loose.type.kind
+        same = other.type.kind == kind and not other.loose
+        if kind == "float" and same:
+            continue
+        if kind == "decimal" and same and code in ("add", "sub") and other.type.scale >= loose.type.scale:
+            continue
+        instead = "0.0" if kind == "float" else f'Decimal("{0:.{loose.type.scale}f}")'
+        lo.body.refuse(node, f"'{sign}': one side is a {kind} on one path and a literal on another, and Python would "
+                             f"compute it otherwise; write the literal as {instead}")
+
+
+def negate(lo: Lowering, a: Val, node: ast.AST, code: str = "neg") -> Val:
+    what = "abs()" if code == "abs" else "'-'"
+    if a.type.kind not in NUMBERS:
+        lo.body.refuse(node, f"{what} takes a number, not {a.type}")
+    if a.loose and a.type.kind == "float":
+        lo.body.refuse(node, f"{what}: this is a float on one path and an int literal on another; write the literal as 0.0")
+    if code == "neg" and isinstance(a.literal, Decimal):
+        # copy_negate keeps every digit; unary minus would round to the context's precision.
+        constant = a.literal.copy_negate()
+        return lo.const(unscaled(constant, a.type.scale), a.type, literal=constant)
+    if code == "neg" and isinstance(a.literal, int) and a.literal != INT_MIN:
+        return lo.const(-a.literal, a.type, literal=-a.literal)
+    result = lo.value(code, a.type, a, node=node)
+    return Val(result.id, result.type, None, a.loose)
+
+
+def compare(lo: Lowering, op: ast.cmpop, a: Val, b: Val, node: ast.AST) -> Val:
+    if type(op) not in COMPARISONS:
+        lo.body.refuse(node, "'is' and 'in' compare objects; use == or !=, or ask a table: k in Account")
+    code = COMPARISONS[type(op)]
+    kinds = {a.type.kind, b.type.kind}
+    if kinds == {"float", "decimal"}:
+        lo.body.refuse(node, "a decimal and a float do not compare; write the constant as Decimal")
+    if len(kinds) > 1 and not kinds <= {"int", "float"} and not kinds <= {"int", "decimal"}:
+        lo.body.refuse(node, f"{a.type} and {b.type} do not compare")
+    if kinds == {"bool"} and code not in ("eq", "ne"):
+        lo.body.refuse(node, "bools have no order; use == or !=")
+    return lo.value(code, BOOL, a, b, node=node)
+
+
+def to_type(lo: Lowering, found: Val, type_: Type, node: ast.AST, what: str) -> Val:
+    """A value as it is stored in a column of this type."""
+    kind = found.type.kind
+    if found.type == type_:
+        return found
+    if type_.kind == "decimal" and kind in ("int", "decimal"):
+        return lo.value("convert", type_, found, node=node)
+    if type_.kind == "float" and kind == "int":
+        return lo.value("convert", type_, found, node=node)
+    if type_.kind != kind:
+        lo.body.refuse(node, f"{what} is {type_}; it cannot take {found.type}")
+    return found

@@ -1,0 +1,235 @@
+"""Passes over a plan, in order: each takes a plan and gives a plan that means the same.
+
+    settle   convert returned values to the type that their field has in the whole app
+    share    look a record or a field up once, where nothing in between can have changed it
+    loosen   drop guards from cheap operations that can neither abort nor be seen
+    prune    drop values that nobody uses
+    undo     mark the writes that nothing later can abort: they need no undo
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from penstock.declare.types import Type
+from penstock.plan.ir import COMPARE, Block, Op, Plan, walk
+
+
+def _each_block(plan: Plan, rewrite: Callable[[Block], Block]) -> Plan:
+    return replace(
+        plan,
+        transactions=tuple(replace(t, block=rewrite(t.block)) for t in plan.transactions),
+        checks=tuple(replace(c, block=rewrite(c.block)) for c in plan.checks),
+    )
+
+
+# -- settle -------------------------------------------------------------------------------------
+
+
+def settle(plan: Plan) -> Plan:
+    fields = dict(plan.program.returns)
+    return replace(plan, transactions=tuple(replace(t, block=_settle(t.block, fields)) for t in plan.transactions))
+
+
+def _settle(block: Block, fields: dict[str, Type]) -> Block:
+    types = {op.id: op.type for op in block.walk()}
+    types |= {c.id: c.type for op in block.walk() for c in op.carries}
+    numbers = iter(range(max(types, default=0) + 1, 10**9))
+
+    def convert(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        out: list[Op] = []
+        for op in ops:
+            wanted = fields.get(op.name) if op.code == "give" else None
+            if wanted is not None and types[op.args[0]] != wanted:
+                made = Op(next(numbers), "convert", op.args, wanted, op.guard, op.line)
+                out.append(made)
+                op = replace(op, args=(made.id,))
+            out.append(replace(op, body=convert(op.body)) if op.body else op)
+        return tuple(out)
+
+    return replace(block, ops=convert(block.ops))
+
+
+# -- share --------------------------------------------------------------------------------------
+
+
+def share(plan: Plan) -> Plan:
+    return _each_block(plan, lambda block: replace(block, ops=_Sharing(block).run(block.ops)))
+
+
+class _Sharing:
+    """What is known at each place: an equal operation done before, under a guard that this one implies.
+
+    A row that is there (locate, ensure, insert) stays known until a delete on its table; one that
+    may not be there (find) until anything is inserted or deleted.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self.parents = {op.id: op.args for op in block.walk() if op.code == "and"}
+        self.renamed: dict[int, int] = {}
+        self.known: dict[tuple[object, ...], tuple[int, int | None]] = {}
+
+    def run(self, ops: Iterable[Op]) -> tuple[Op, ...]:
+        out = []
+        for op in ops:
+            op = self.rename(op)
+            if op.is_loop:
+                out.append(self.loop(op))
+                continue
+            fact = self.fact(op)
+            found = self.look(fact, op) if fact else None
+            if found is not None:
+                self.renamed[op.id] = found
+                continue
+            out.append(op)
+            self.learn(op, fact)
+        return tuple(out)
+
+    def rename(self, op: Op) -> Op:
+        new = self.renamed
+        guard = new.get(op.guard, op.guard) if op.guard is not None else None
+        return replace(op, args=tuple(new.get(a, a) for a in op.args), guard=guard)
+
+    def fact(self, op: Op) -> tuple[object, ...] | None:
+        match op.code:
+            case "const":
+                return ("const", op.type, repr(op.const))
+            case "field" | "list":
+                return (op.code, op.name)
+            case "and" | "or" | "not":
+                return (op.code, op.args)
+            case "find" | "locate" | "ensure":
+                return ("there" if op.code != "find" else "find", op.table, op.args)
+        return None
+
+    def look(self, fact: tuple[object, ...], op: Op) -> int | None:
+        for one in (fact, ("there", *fact[1:])) if op.code == "find" else (fact,):
+            if one in self.known:
+                found, guard = self.known[one]
+                if self.implies(op.guard, guard):
+                    return found
+        return None
+
+    def implies(self, guard: int | None, needed: int | None) -> bool:
+        if needed is None or guard == needed:
+            return True
+        if guard is None:
+            return False
+        return any(self.implies(self.renamed.get(p, p), needed) for p in self.parents.get(guard, ()))
+
+    def learn(self, op: Op, fact: tuple[object, ...] | None) -> None:
+        if op.code in ("ensure", "insert", "delete"):
+            self.forget(op.table, deleted=op.code == "delete")
+        if op.code == "insert":
+            # Later lookups of this key find this row. The number of key columns is what the lookups take.
+            fact = None
+        if fact is not None:
+            self.known[fact] = (op.id, op.guard)
+
+    def forget(self, table: str, *, deleted: bool) -> None:
+        stale = {"find", "there"} if deleted else {"find"}
+        self.known = {f: v for f, v in self.known.items() if not (f[0] in stale and f[1] == table)}
+
+    def loop(self, op: Op) -> Op:
+        for inner in walk(op.body):
+            if inner.code in ("ensure", "insert", "delete"):
+                self.forget(inner.table, deleted=inner.code == "delete")
+        outside = dict(self.known)
+        carries = [replace(c, init=self.renamed.get(c.init, c.init)) for c in op.carries]
+        # Inside the body guards start afresh, so only what holds for the loop itself carries in.
+        self.known = {f: (v, None) for f, (v, g) in outside.items() if self.implies(op.guard, g)}
+        body = self.run(op.body)
+        self.known = outside
+        new = self.renamed
+        return replace(
+            op,
+            body=body,
+            carries=tuple(replace(c, next=new.get(c.next, c.next)) for c in carries),
+            until=new.get(op.until, op.until) if op.until is not None else None,
+        )
+
+
+# -- loosen -------------------------------------------------------------------------------------
+
+_CHEAP = (*COMPARE, "add", "sub", "mul", "neg", "abs", "not", "and", "or", "select", "present", "len", "field")
+
+
+def loosen(plan: Plan) -> Plan:
+    def rewrite(ops: tuple[Op, ...], types: dict[int, Type | None]) -> tuple[Op, ...]:
+        out = []
+        for op in ops:
+            types[op.id] = op.type
+            cheap = op.code in _CHEAP and not op.may_abort
+            # Comparing strings walks their bytes by number; a number that was never made is no string.
+            if cheap and op.code in COMPARE and any((t := types.get(a)) and t.kind == "str" for a in op.args):
+                cheap = False
+            if cheap or (op.code == "convert" and not op.may_abort):
+                op = replace(op, guard=None)
+            out.append(replace(op, body=rewrite(op.body, types)) if op.body else op)
+        return tuple(out)
+
+    return _each_block(plan, lambda block: replace(block, ops=rewrite(block.ops, {})))
+
+
+# -- prune --------------------------------------------------------------------------------------
+
+
+def prune(plan: Plan) -> Plan:
+    return _each_block(plan, lambda block: replace(block, ops=_prune(block.ops)))
+
+
+def _prune(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    while True:
+        used = _used(ops)
+        kept = _keep(ops, used)
+        if kept == ops:
+            return ops
+        ops = kept
+
+
+def _used(ops: tuple[Op, ...]) -> set[int]:
+    used: set[int] = set()
+    for op in walk(ops):
+        used.update(op.args)
+        used.update(x for x in (op.guard, op.until) if x is not None)
+        for carry in op.carries:
+            used.update((carry.init, carry.next))
+    return used
+
+
+def _keep(ops: tuple[Op, ...], used: set[int]) -> tuple[Op, ...]:
+    return tuple(
+        replace(op, body=_keep(op.body, used)) if op.body else op
+        for op in ops
+        if op.is_effect or op.may_abort or op.id in used
+    )
+
+
+# -- undo ---------------------------------------------------------------------------------------
+
+
+def undo(plan: Plan) -> Plan:
+    checked = {c.table for c in plan.checks}
+
+    def rewrite(ops: tuple[Op, ...], later: bool) -> tuple[Op, ...]:
+        """Mark writes; `later`: something behind these operations may abort."""
+        out = []
+        for op in reversed(ops):
+            if op.is_loop:
+                # A turn may be followed by another, so anything in the body comes after all of it.
+                op = replace(op, body=rewrite(op.body, later or op.may_abort))
+            elif op.code in ("write", "insert", "ensure", "delete"):
+                op = replace(op, undo=later)
+            later = later or op.may_abort
+            out.append(op)
+        return tuple(reversed(out))
+
+    def one(block: Block) -> Block:
+        written = {op.table for op in block.walk() if op.code in ("write", "insert", "ensure")}
+        return replace(block, ops=rewrite(block.ops, bool(written & checked)))
+
+    return replace(plan, transactions=tuple(replace(t, block=one(t.block)) for t in plan.transactions))
+
+
+PASSES = (settle, share, loosen, prune, undo)

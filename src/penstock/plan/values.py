@@ -1,0 +1,100 @@
+"""What an expression gives while a body is lowered, and how two of them meet in one name.
+
+    Val        one value of the plan: its number and type; a literal also knows its constant
+    RecordRef  a record in a local name: its table and key, never a row
+
+A literal bends: 0 may meet a decimal or a float. The value is then loose, which bars arithmetic
+where Python, holding the literal as it was written, would reach another result (docs/SEMANTICS.md,
+"One name, one type").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from penstock.declare.model import TableDef
+from penstock.declare.types import INT, MAX_DIGITS, Type
+
+# Below this every int is a float exactly.
+EXACT_FLOAT = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Val:
+    id: int
+    type: Type
+    literal: Any = None  # int, float or Decimal, where the source says so
+    loose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRef:
+    table: TableDef
+    keys: tuple[Val, ...]
+    optional: bool  # Table.get(k): may be absent until written
+
+
+@dataclass(frozen=True, slots=True)
+class Unassigned:
+    """A name that some path leaves unassigned."""
+
+    line: int
+
+
+Binding = Val | RecordRef | Unassigned
+
+
+class Mismatch(Exception):
+    """Two types that cannot share a name; its text says why."""
+
+
+def decimal_type(scale: int) -> Type:
+    return Type("decimal", MAX_DIGITS, scale)
+
+
+def scale_of(constant: Decimal | int) -> int:
+    """Digits after the point of an exact constant."""
+    if isinstance(constant, int):
+        return 0
+    exponent = constant.as_tuple().exponent
+    assert isinstance(exponent, int)
+    return max(0, -exponent)
+
+
+def unscaled(constant: Decimal | int, scale: int) -> int:
+    """The integer that stands for an exact constant at a scale that loses nothing."""
+    if isinstance(constant, int):
+        return constant * 10**scale
+    sign, digits, exponent = constant.as_tuple()
+    assert isinstance(exponent, int) and exponent + scale >= 0
+    magnitude = int("".join(map(str, digits))) * 10 ** (exponent + scale)
+    return -magnitude if sign else magnitude
+
+
+def meet(a: Val, b: Val) -> tuple[Type, bool]:
+    """The type of a name that is a on one path and b on another, and whether it is loose."""
+    if a.type == b.type:
+        return a.type, a.loose or b.loose
+    for literal, other in ((a, b), (b, a)):
+        if literal.literal is None:
+            continue
+        if other.type.kind == "decimal" and literal.type.kind in ("int", "decimal"):
+            if _fits(literal, other.type.scale):
+                return other.type, True
+        if other.type.kind == "float" and literal.type == INT:
+            if abs(literal.literal) > EXACT_FLOAT:
+                raise Mismatch(f"{literal.literal} is not exact as a float; write it as a float")
+            return other.type, True
+    if a.type.kind == b.type.kind == "decimal":
+        raise Mismatch(
+            f"decimals with {a.type.scale} and {b.type.scale} digits after the point do not share a name; "
+            "give both the same number of digits (for a constant: Decimal(\"0.00\"))"
+        )
+    raise Mismatch(f"it is {a.type} on one path and {b.type} on another")
+
+
+def _fits(literal: Val, scale: int) -> bool:
+    constant = literal.literal
+    return scale_of(constant) <= scale and abs(unscaled(constant, scale)) < 10**MAX_DIGITS

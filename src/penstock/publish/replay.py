@@ -1,0 +1,141 @@
+"""State out of a journal: a snapshot, and then segment after segment.
+
+    part                         holds
+    written:Account              records that the batch wrote, as it left them   (log="changes")
+    deleted:Account              keys of records that it deleted                 (log="changes")
+    event:Transfer               the batch's events, with their arrival          (log="input")
+    load:Account                 rows of a load
+    outcomes                     what became of every event
+
+Opening a directory, reading an older version and the history of a record are all this one walk.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.commit import Journal, Recovery, Segment
+from penstock.declare.model import Program, TableDef
+from penstock.errors import StateError
+from penstock.execute import intake
+from penstock.execute.intake import Arrived
+from penstock.execute.native import Kernel
+from penstock.execute.order import order
+from penstock.state.tables import Tables
+
+ARRIVAL = "$arrival"  # no field of an event can have this name
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What opening a directory took."""
+
+    version: int
+    changes: int
+    seconds: float
+
+
+def changes_parts(tables: Tables) -> dict[str, pa.Table]:
+    parts = {}
+    for name, (written, deleted) in tables.changes().items():
+        parts[f"written:{name}"] = written
+        if deleted.num_rows:
+            parts[f"deleted:{name}"] = deleted
+    return parts
+
+
+def input_parts(arrived: list[Arrived]) -> dict[str, pa.Table]:
+    return {f"event:{a.event.name}": a.table.append_column(ARRIVAL, pa.array(a.arrival)) for a in arrived}
+
+
+class Replay:
+    """Tables that follow a journal."""
+
+    def __init__(self, program: Program, kernel: Kernel, fingerprint: str) -> None:
+        self.program = program
+        self.kernel = kernel
+        self.fingerprint = fingerprint
+        self.tables = Tables(program)
+        self.changes = 0
+
+    def run(self, recovery: Recovery) -> None:
+        for _ in self.steps(recovery):
+            pass
+
+    def steps(self, recovery: Recovery) -> Iterator[Segment | None]:
+        """Apply the snapshot (yielding None) and each segment (yielding it)."""
+        if recovery.snapshot is not None:
+            for table in self.program.tables:
+                rows = recovery.snapshot.tables[table.name]
+                # Which batch last wrote a record is not kept in snapshots: it was this version or earlier.
+                self.tables[table.name].put(rows, self.tables.strings, recovery.snapshot.header["version"])
+        yield None
+        for segment in recovery.segments:
+            self.apply(segment)
+            yield segment
+
+    def apply(self, segment: Segment) -> None:
+        version, parts = segment.header["version"], segment.parts
+        if segment.header["kind"] == "batch" and segment.header["log"] == "input":
+            self._execute(segment)
+            return
+        for table in self.program.tables:
+            name, schema = table.name, table.arrow()
+            none = schema.empty_table()
+            written = parts.get(f"written:{name}", parts.get(f"load:{name}", none))
+            deleted = parts.get(f"deleted:{name}", none.select([c.name for c in table.keys]))
+            self.changes += written.num_rows + deleted.num_rows
+            self.tables.apply(name, written, deleted, version)
+
+    def _execute(self, segment: Segment) -> None:
+        if segment.header["plan"] != self.fingerprint:
+            raise StateError(
+                f"app '{self.program.name}': batch {segment.header['version']} was logged as input by other transactions; "
+                "reopen it with the code that wrote it, and close it, which makes a snapshot"
+            )
+        tables = {n.removeprefix("event:"): t for n, t in segment.parts.items() if n.startswith("event:")}
+        arrived = [
+            Arrived(a.event, a.table, tables[a.event.name].column(ARRIVAL).to_numpy())
+            for a in intake.events(self.program, tables)
+        ]
+        batch = order(self.program, arrived)
+        lanes = self.kernel.encode(self.tables, batch)
+        self.kernel.run(self.tables, batch, lanes, segment.header["version"])
+        self.changes += sum(int(t.meta[2]) for t in self.tables.by_name.values())
+        self.tables.end_batch()
+
+
+def recover(journal: Journal, replay: Replay, upto: int | None = None) -> Recovered:
+    begun = time.perf_counter()
+    replay.run(journal.recover(upto))
+    return Recovered(journal.version if upto is None else upto, replay.changes, time.perf_counter() - begun)
+
+
+def history(journal: Journal, replay: Replay, table: TableDef, key: pa.Table) -> pa.Table:
+    """Every retained change of one record: version, change (kept, written, deleted), and its columns."""
+    state = replay.tables[table.name]
+    strings = replay.tables.strings
+    rows: list[dict[str, Any]] = []
+    last: dict[str, Any] | None = None
+    for segment in replay.steps(journal.recover(oldest=True)):
+        row = state.rows_of(state.keys_of(key, strings))
+        there = state.arrow(row, strings).to_pylist()[0] if row[0] >= 0 else None
+        if segment is None:
+            change, version = "kept", journal.oldest
+        else:
+            change, version = "written", segment.header["version"]
+            if there is not None and last is not None and state.written[row[0]] != version:
+                continue
+        if there is None and last is not None:
+            rows.append({"version": version, "change": "deleted", **key.to_pylist()[0]})
+        elif there is not None and (segment is None or segment.header["kind"] == "batch" or last is None):
+            rows.append({"version": version, "change": change, **there})
+        last = there
+    columns = [pa.field("version", pa.int64()), pa.field("change", pa.string())]
+    columns += [pa.field(c.name, c.type.arrow()) for c in table.columns]
+    return pa.Table.from_pylist(rows, schema=pa.schema(columns))

@@ -1,0 +1,181 @@
+"""The hash index: open addressing over pairs (tag, row) in one int64 array.
+
+    slots = [tag, row, tag, row, …]       a pair shares a cache line
+    row  >= 0   the record is at this row
+    row == -1   the slot is empty
+    row <= -2   the record is dead; its row is -2 - row
+
+For a table with one key column the tag is the key itself; with several it is a hash, and the key
+columns decide. A dead record keeps its slot until the end of the batch, so that undoing a delete
+or an insert is one store; `sweep` then takes dead records out for good.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+ALIVE, LISTED = 1, 2
+
+# Slots are numbered in uint64, so that indexing needs no test for negative numbers; an int literal beside a
+# uint64 would turn both into floats.
+ONE, TWO = np.uint64(1), np.uint64(2)
+
+
+@nb.njit(nogil=True, cache=True, inline="always")
+def mix(x: Any) -> Any:
+    """Spread the bits of a key (murmur3's finalizer)."""
+    h = np.uint64(x)
+    h ^= h >> np.uint64(33)
+    h *= np.uint64(0xFF51AFD7ED558CCD)
+    h ^= h >> np.uint64(33)
+    return h
+
+
+@nb.njit(nogil=True, cache=True)
+def combine(tag: Any, part: Any) -> Any:
+    """The tag of a composite key, part by part."""
+    return np.int64(mix(np.uint64(tag) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(part) + np.uint64(1)))
+
+
+@nb.njit(nogil=True, cache=True)
+def tags_of(keys: Any) -> Any:
+    """The tag of each key; keys is one int64 array per column (as a 2-d array, columns first)."""
+    width, n = keys.shape
+    tags = np.empty(n, np.int64)
+    for i in range(n):
+        if width == 1:
+            tags[i] = keys[0, i]
+        else:
+            tag = np.int64(0)
+            for c in range(width):
+                tag = combine(tag, keys[c, i])
+            tags[i] = tag
+    return tags
+
+
+@nb.njit(nogil=True, cache=True, inline="always")
+def first(tag: Any, slots: Any) -> Any:
+    """Where the search for a tag begins: the index of its first slot's tag."""
+    return (mix(tag) << ONE) & np.uint64(slots.size - 1)
+
+
+@nb.njit(nogil=True, cache=True)
+def seek(slots: Any, stored: Any, tag: Any, keys: Any, i: Any) -> Any:
+    """The slot of key i, or the empty slot where it would go. stored: the table's key columns, as keys."""
+    mask = np.uint64(slots.size - 1)
+    h = first(tag, slots)
+    width = keys.shape[0]
+    while True:
+        row = slots[h + ONE]
+        if row == -1:
+            return h
+        if slots[h] == tag:
+            if width == 1:
+                return h
+            if row < 0:
+                row = -2 - row
+            same = True
+            for c in range(width):
+                same &= stored[c, row] == keys[c, i]
+            if same:
+                return h
+        h = (h + TWO) & mask
+
+
+@nb.njit(nogil=True, cache=True)
+def rows_of(slots: Any, stored: Any, keys: Any) -> Any:
+    """The row of each key, -1 where there is no record."""
+    n = keys.shape[1]
+    tags = tags_of(keys)
+    rows = np.empty(n, np.int64)
+    for i in range(n):
+        row = slots[seek(slots, stored, tags[i], keys, i) + ONE]
+        rows[i] = row if row >= 0 else -1
+    return rows
+
+
+@nb.njit(nogil=True, cache=True)
+def add_rows(slots: Any, stored: Any, flags: Any, free: Any, meta: Any, keys: Any) -> Any:
+    """Give every key a row (its own if it has one), and say which; room must have been made before."""
+    n = keys.shape[1]
+    tags = tags_of(keys)
+    rows = np.empty(n, np.int64)
+    for i in range(n):
+        h = seek(slots, stored, tags[i], keys, i)
+        row = slots[h + ONE]
+        if row < 0:
+            if meta[1] > 0:
+                meta[1] -= 1
+                row = free[meta[1]]
+            else:
+                row = meta[0]
+                meta[0] += 1
+            slots[h] = tags[i]
+            slots[h + ONE] = row
+            meta[4] += 1
+            flags[row] = ALIVE
+            for c in range(keys.shape[0]):
+                stored[c, row] = keys[c, i]
+        rows[i] = row
+    return rows
+
+
+@nb.njit(nogil=True, cache=True)
+def rebuild(slots: Any, stored: Any, flags: Any, rows: Any) -> Any:
+    """Fill an empty index from the rows below `rows`: the live ones, and those that died in this batch as dead."""
+    mask = np.uint64(slots.size - 1)
+    width = stored.shape[0]
+    for row in range(rows):
+        if flags[row] == 0:
+            continue
+        tag = stored[0, row]
+        if width > 1:
+            tag = np.int64(0)
+            for c in range(width):
+                tag = combine(tag, stored[c, row])
+        h = first(tag, slots)
+        while slots[h + ONE] != -1:
+            h = (h + TWO) & mask
+        slots[h] = tag
+        slots[h + ONE] = row if flags[row] & ALIVE else -2 - row
+
+
+@nb.njit(nogil=True, cache=True)
+def sweep(slots: Any, stored: Any, flags: Any, graves: Any, free: Any, meta: Any) -> None:
+    """Take the records that died in this batch out of the index, and free their rows."""
+    width = stored.shape[0]
+    key = np.empty((width, 1), np.int64)
+    for g in range(meta[3]):
+        row = graves[g]
+        if flags[row] & ALIVE:
+            flags[row] = ALIVE
+            continue
+        flags[row] = 0
+        for c in range(width):
+            key[c, 0] = stored[c, row]
+        tag = tags_of(key)[0]
+        remove(slots, seek(slots, stored, tag, key, 0))
+        meta[4] -= 1
+        free[meta[1]] = row
+        meta[1] += 1
+    meta[3] = 0
+
+
+@nb.njit(nogil=True, cache=True)
+def remove(slots: Any, at: Any) -> None:
+    """Empty a slot and move back what its presence had pushed along."""
+    mask = np.uint64(slots.size - 1)
+    hole = at
+    h = (hole + TWO) & mask
+    while slots[h + ONE] != -1:
+        home = first(slots[h], slots)
+        # An entry may move into the hole unless its home lies after the hole.
+        if ((h - home) & mask) >= ((h - hole) & mask):
+            slots[hole] = slots[h]
+            slots[hole + ONE] = slots[h + ONE]
+            hole = h
+        h = (h + TWO) & mask
+    slots[hole + ONE] = -1

@@ -1,0 +1,203 @@
+"""Interned strings: each distinct string has a number, and equal numbers are equal strings.
+
+    slots    (hash, number) pairs, open addressing
+    starts   int64[count + 1]   where each string's bytes begin in `data`
+    data     uint8[…]           their UTF-8, whose order is the order of code points
+
+Numbers are never reused; a pool that holds mostly forgotten strings is made anew (see Tables.compact).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+from numba import types
+from numba.extending import intrinsic
+
+from penstock.state.hashing import ONE, TWO, mix
+
+
+@intrinsic
+def _load64(typingctx: Any, array: Any, at: Any) -> Any:
+    """Eight bytes of a uint8 array as a uint64, wherever they lie."""
+    from llvmlite import ir
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        struct = context.make_array(signature.args[0])(context, builder, args[0])
+        pointer = builder.gep(struct.data, [args[1]])
+        wide = builder.bitcast(pointer, ir.IntType(64).as_pointer())
+        return builder.load(wide, align=1)
+
+    return types.uint64(array, types.intp), codegen
+
+
+@nb.njit(nogil=True, cache=True)
+def _tail(data: Any, start: Any, n: Any) -> Any:
+    """The last n < 8 bytes from start as a number."""
+    word = np.uint64(0)
+    for k in range(n):
+        word |= np.uint64(data[start + k]) << np.uint64(8 * k)
+    return word
+
+
+@nb.njit(nogil=True, cache=True)
+def _hash(data: Any, start: Any, stop: Any) -> Any:
+    h = np.uint64(stop - start) * np.uint64(0x9E3779B97F4A7C15)
+    while stop - start >= 8:
+        h = mix(h ^ _load64(data, start)) * np.uint64(0x9E3779B97F4A7C15)
+        start += 8
+    return mix(h ^ _tail(data, start, stop - start))
+
+
+@nb.njit(nogil=True, cache=True)
+def _same(a: Any, i: Any, b: Any, j: Any, n: Any) -> Any:
+    while n >= 8:
+        if _load64(a, i) != _load64(b, j):
+            return False
+        i += 8
+        j += 8
+        n -= 8
+    for k in range(n):
+        if a[i + k] != b[j + k]:
+            return False
+    return True
+
+
+@nb.njit(nogil=True, cache=True)
+def compare(starts: Any, data: Any, a: Any, b: Any) -> Any:
+    """-1, 0 or 1 as string a comes before, is, or comes after string b."""
+    if a == b:
+        return 0
+    i, n = starts[a], starts[a + 1] - starts[a]
+    j, m = starts[b], starts[b + 1] - starts[b]
+    for k in range(min(n, m)):
+        if data[i + k] != data[j + k]:
+            return -1 if data[i + k] < data[j + k] else 1
+    return -1 if n < m else 1
+
+
+@nb.njit(nogil=True, cache=True)
+def _intern(slots: Any, starts: Any, data: Any, count: Any, offsets: Any, source: Any, out: Any) -> Any:
+    """Number every string of an Arrow array; room must have been made before. Returns the new count."""
+    mask = np.uint64(slots.size - 1)
+    for i in range(out.size):
+        start, stop = np.int64(offsets[i]), np.int64(offsets[i + 1])
+        n = stop - start
+        h64 = np.int64(_hash(source, start, stop))
+        h = (np.uint64(h64) << ONE) & mask
+        while True:
+            number = slots[h + ONE]
+            if number == -1:
+                number = count
+                at = starts[count]
+                for k in range(n):
+                    data[at + k] = source[start + k]
+                starts[count + 1] = at + n
+                count += 1
+                slots[h] = h64
+                slots[h + ONE] = number
+                break
+            if slots[h] == h64 and starts[number + 1] - starts[number] == n:
+                if _same(data, starts[number], source, start, n):
+                    break
+            h = (h + TWO) & mask
+        out[i] = number
+    return count
+
+
+@nb.njit(nogil=True, cache=True)
+def _refill(slots: Any, old: Any) -> None:
+    mask = np.uint64(slots.size - 1)
+    for s in range(0, old.size, 2):
+        if old[s + 1] == -1:
+            continue
+        h = (np.uint64(old[s]) << ONE) & mask
+        while slots[h + ONE] != -1:
+            h = (h + TWO) & mask
+        slots[h] = old[s]
+        slots[h + ONE] = old[s + 1]
+
+
+@nb.njit(nogil=True, cache=True)
+def _gather(starts: Any, data: Any, numbers: Any, offsets: Any, out: Any) -> None:
+    for i in range(numbers.size):
+        at, start = offsets[i], starts[numbers[i]]
+        for k in range(offsets[i + 1] - at):
+            out[at + k] = data[start + k]
+
+
+class Strings:
+    def __init__(self) -> None:
+        self.count = 0
+        self.slots = _empty(1024)
+        self.starts = np.zeros(513, np.int64)
+        self.data = np.zeros(8192, np.uint8)
+
+    def number(self, text: str) -> int:
+        return int(self.intern(pa.array([text], pa.string()))[0])
+
+    def intern(self, array: pa.Array) -> Any:
+        """The number of each string of an Arrow array; what a null gets means nothing."""
+        if pa.types.is_dictionary(array.type):
+            numbers = self.intern(array.dictionary.cast(pa.string()))
+            if len(numbers) == 0:
+                return np.zeros(len(array), np.int64)
+            return numbers[array.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+        out = np.empty(len(array), np.int64)
+        if len(array) == 0:
+            return out
+        offsets, source = _buffers(array)
+        self._reserve(len(array), int(offsets[-1]) - int(offsets[0]))
+        self.count = _intern(self.slots, self.starts, self.data, self.count, offsets, source, out)
+        return out
+
+    def _reserve(self, extra: int, size: int) -> None:
+        need = self.count + extra
+        if need + 1 > self.starts.size:
+            self.starts = _longer(self.starts, max(need + 1, 2 * self.starts.size))
+        room = int(self.starts[self.count]) + size
+        if room > self.data.size:
+            self.data = _longer(self.data, max(room, 2 * self.data.size))
+        if 4 * need > self.slots.size:
+            old, size = self.slots, self.slots.size
+            while size < 4 * need:
+                size *= 2
+            self.slots = _empty(size)
+            _refill(self.slots, old)
+
+    def arrow(self, numbers: Any, valid: Any = None) -> pa.Array:
+        """The strings with these numbers; null where valid is given and false."""
+        lengths = self.starts[numbers + 1] - self.starts[numbers]
+        if valid is not None:
+            lengths = np.where(valid, lengths, 0)
+        offsets = np.zeros(numbers.size + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        out = np.empty(int(offsets[-1]), np.uint8)
+        _gather(self.starts, self.data, numbers, offsets, out)
+        bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        if offsets[-1] < 2**31:
+            buffers = [bits, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out)]
+            return pa.Array.from_buffers(pa.string(), numbers.size, buffers)
+        raise OverflowError("a column of more than 2 GiB of text cannot leave as one Arrow array")
+
+
+def _buffers(array: pa.Array) -> tuple[Any, Any]:
+    """Offsets (of this slice) and bytes of an Arrow string array, without a copy."""
+    _, offsets, data = array.buffers()
+    numbers = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)
+    return numbers, np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+
+
+def _longer(array: Any, size: int) -> Any:
+    out = np.zeros(size, array.dtype)
+    out[: array.size] = array
+    return out
+
+
+def _empty(size: int) -> Any:
+    slots = np.zeros(size, np.int64)
+    slots[1::2] = -1
+    return slots

@@ -1,0 +1,136 @@
+"""One table's records: columns that grow, an index from key to row, and which rows a batch touched.
+
+    stored   int64[keys, capacity]   the key columns
+    columns  one array a value column, of the column's lane
+    written  int64[capacity]         the batch that last wrote each record
+    flags    uint8[capacity]         ALIVE, LISTED (among this batch's graves)
+    dirty, graves, free              rows written, died in this batch; rows to use again
+    meta     int64[8]                rows used, free, dirty, graves, slots used
+
+A row is a place, not an identity: it is used again after its record is deleted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.declare.model import TableDef
+from penstock.state import hashing
+from penstock.state.arrow import from_arrow, to_arrow
+from penstock.state.lanes import dtype
+from penstock.state.strings import Strings
+
+ROWS, FREE, DIRTY, GRAVES, USED = range(5)
+_FIRST_CAPACITY = 1024
+
+
+class TableState:
+    def __init__(self, definition: TableDef, capacity: int = _FIRST_CAPACITY) -> None:
+        self.definition = definition
+        self.capacity = capacity
+        self.stored = np.zeros((len(definition.keys), capacity), np.int64)
+        self.columns: list[Any] = [np.zeros(capacity, dtype(c.type)) for c in definition.values]
+        self.written = np.zeros(capacity, np.int64)
+        self.flags = np.zeros(capacity, np.uint8)
+        self.dirty = np.zeros(capacity, np.int64)
+        self.graves = np.zeros(capacity, np.int64)
+        self.free = np.zeros(capacity, np.int64)
+        self.meta = np.zeros(8, np.int64)
+        self.slots = _empty_slots(capacity)
+
+    def __len__(self) -> int:
+        """Records, between batches."""
+        return int(self.meta[ROWS] - self.meta[FREE])
+
+    def reserve(self, extra: int) -> None:
+        """Make room for this many more records."""
+        need = int(self.meta[USED]) + extra
+        if need > self.capacity:
+            self.capacity = max(need, 2 * self.capacity)
+            self.stored = np.hstack([self.stored, np.zeros((len(self.stored), self.capacity - self.stored.shape[1]), np.int64)])
+            self.columns = [self._longer(c) for c in self.columns]
+            for name in ("written", "flags", "dirty", "graves", "free"):
+                setattr(self, name, self._longer(getattr(self, name)))
+        # At most half full, so that probes stay short.
+        if 4 * self.capacity > self.slots.size:
+            self.reindex()
+
+    def _longer(self, array: Any) -> Any:
+        out = np.zeros(self.capacity, array.dtype)
+        out[: array.size] = array
+        return out
+
+    def reindex(self) -> None:
+        self.slots = _empty_slots(self.capacity)
+        hashing.rebuild(self.slots, self.stored, self.flags, int(self.meta[ROWS]))
+
+    def sweep(self) -> None:
+        if self.meta[GRAVES]:
+            hashing.sweep(self.slots, self.stored, self.flags, self.graves, self.free, self.meta)
+
+    def end_batch(self) -> None:
+        self.sweep()
+        self.meta[DIRTY] = 0
+
+    # -- in and out as Arrow ----------------------------------------------------------------
+
+    def rows_of(self, keys: Any) -> Any:
+        return hashing.rows_of(self.slots, self.stored, keys)
+
+    def keys_of(self, table: pa.Table, strings: Strings) -> Any:
+        columns = [from_arrow(table.column(c.name), c.type, strings) for c in self.definition.keys]
+        return np.ascontiguousarray(np.stack(columns)) if len(columns) > 1 else np.atleast_2d(columns[0])
+
+    def put(self, table: pa.Table, strings: Strings, batch: int) -> None:
+        """Insert or overwrite whole records."""
+        if table.num_rows == 0:
+            return
+        keys = self.keys_of(table, strings)
+        self.reserve(table.num_rows)
+        rows = hashing.add_rows(self.slots, self.stored, self.flags, self.free, self.meta, keys)
+        for column, array in zip(self.definition.values, self.columns, strict=True):
+            array[rows] = from_arrow(table.column(column.name), column.type, strings)
+        self.written[rows] = batch
+
+    def drop(self, table: pa.Table, strings: Strings) -> None:
+        """Delete records by key; each must be there."""
+        if table.num_rows == 0:
+            return
+        rows = self.rows_of(self.keys_of(table, strings))
+        assert (rows >= 0).all(), f"a deleted {self.definition.name} was never there"
+        self.flags[rows] = hashing.LISTED
+        self.graves[: rows.size] = rows
+        self.meta[GRAVES] = rows.size
+        self.sweep()
+
+    def live_rows(self) -> Any:
+        return np.flatnonzero(self.flags[: self.meta[ROWS]] & hashing.ALIVE)
+
+    def dirty_rows(self) -> tuple[Any, Any]:
+        """Rows that this batch wrote and that live, and those that it deleted."""
+        rows = self.dirty[: self.meta[DIRTY]].copy()
+        alive = (self.flags[rows] & hashing.ALIVE).astype(bool)
+        return rows[alive], rows[~alive]
+
+    def arrow(self, rows: Any, strings: Strings, *, keys_only: bool = False) -> pa.Table:
+        """These rows as an Arrow table; a copy, so that later batches cannot reach it."""
+        wanted = self.definition.keys if keys_only else self.definition.columns
+        lanes = [*self.stored, *self.columns]
+        whole = rows.size == self.meta[ROWS]
+        arrays = []
+        for column, lane in zip(wanted, lanes, strict=False):
+            values = lane[: rows.size].copy() if whole else lane[rows]
+            arrays.append(to_arrow(values, column.type, strings))
+        return pa.table(arrays, schema=pa.schema([pa.field(c.name, c.type.arrow(), nullable=False) for c in wanted]))
+
+
+def _empty_slots(capacity: int) -> Any:
+    size = 16
+    while size < 2 * capacity:
+        size *= 2
+    slots = np.zeros(2 * size, np.int64)
+    slots[1::2] = -1
+    return slots

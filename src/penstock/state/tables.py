@@ -1,0 +1,75 @@
+"""All tables of an app in memory, and the strings they share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.declare.model import Program
+from penstock.state.strings import Strings
+from penstock.state.table import TableState
+
+# Making the pool anew costs a pass over every string column; below this many strings it is not worth it.
+_COMPACT_ABOVE = 1 << 20
+
+
+class Tables:
+    def __init__(self, program: Program) -> None:
+        self.by_name = {t.name: TableState(t) for t in program.tables}
+        self.strings = Strings()
+        self._compact_at = _COMPACT_ABOVE
+
+    def __getitem__(self, name: str) -> TableState:
+        return self.by_name[name]
+
+    def arrow(self) -> dict[str, pa.Table]:
+        """Every table, copied."""
+        return {name: table.arrow(table.live_rows(), self.strings) for name, table in self.by_name.items()}
+
+    def changes(self) -> dict[str, tuple[pa.Table, pa.Table]]:
+        """What the running batch changed: records as they are now, and the keys of deleted ones."""
+        out = {}
+        for name, table in self.by_name.items():
+            written, deleted = table.dirty_rows()
+            if written.size or deleted.size:
+                keys = table.arrow(deleted, self.strings, keys_only=True)
+                out[name] = (table.arrow(written, self.strings), keys)
+        return out
+
+    def apply(self, name: str, written: pa.Table, deleted: pa.Table, batch: int) -> None:
+        """Changes that a log holds."""
+        table = self.by_name[name]
+        table.drop(deleted, self.strings)
+        table.put(written, self.strings, batch)
+
+    def end_batch(self) -> None:
+        for table in self.by_name.values():
+            table.end_batch()
+        if self.strings.count > self._compact_at:
+            self.compact()
+
+    def compact(self) -> None:
+        """Forget strings that no record holds: missed keys and overwritten values would pile up otherwise."""
+        lanes = [lane for table in self.by_name.values() for lane in _string_lanes(table)]
+        used = np.zeros(self.strings.count, np.bool_)
+        for table, lane in lanes:
+            used[lane[: table.meta[0]]] = True
+        old = np.flatnonzero(used)
+        fresh = Strings()
+        renumbered = np.zeros(self.strings.count, np.int64)
+        renumbered[old] = fresh.intern(self.strings.arrow(old))
+        for table, lane in lanes:
+            lane[: table.meta[0]] = renumbered[lane[: table.meta[0]]]
+        self.strings = fresh
+        for table in self.by_name.values():
+            if any(c.type.kind == "str" for c in table.definition.keys):
+                table.reindex()
+        self._compact_at = max(_COMPACT_ABOVE, 4 * fresh.count)
+
+
+def _string_lanes(table: TableState) -> list[tuple[TableState, Any]]:
+    keys = [table.stored[k] for k, c in enumerate(table.definition.keys) if c.type.kind == "str"]
+    values = [a for a, c in zip(table.columns, table.definition.values, strict=True) if c.type.kind == "str"]
+    return [(table, lane) for lane in (*keys, *values)]

@@ -1,0 +1,79 @@
+"""Run an app both ways and compare: the law, for a user's own app and data.
+
+    def test_bank_means_what_it_says():
+        ps.testing.check(bank, load={Account: [{"id": "a"}]}, batches=[[Transfer(ts=1, ...)]])
+
+Each batch runs on the engine (`app.open()`) and on the reference (`app.reference()`), which calls
+the functions as the Python they are. The first outcome or record that differs is shown with the
+source of its transaction.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.declare.model import Program
+from penstock.testing.compare import describe, outcomes_difference, tables_difference
+
+_NAMES = ("engine", "reference")
+
+
+def check(
+    app: Any, *, load: Mapping[Any, Any] | None = None, batches: Iterable[Any] = (), policy: Any = None
+) -> list[pa.Table]:
+    """Assert that engine and reference agree on every outcome and record; the outcomes of each batch."""
+    options = {} if policy is None else {"policy": policy}
+    out = []
+    with app.open() as engine, app.reference() as reference:
+        for table, rows in (load or {}).items():
+            engine.load(table, rows)
+            reference.load(table, rows)
+        for number, batch in enumerate(batches):
+            batch = batch if isinstance(batch, Mapping) else list(batch)
+            outcomes = engine.run(batch, **options)
+            _compare_outcomes(app.program, number, outcomes, reference.run(batch))
+            _compare_tables(app.program, number, engine, reference)
+            out.append(outcomes)
+    return out
+
+
+def _compare_outcomes(program: Program, number: int, a: pa.Table, b: pa.Table) -> None:
+    found = outcomes_difference(a, b)
+    if found is not None:
+        name = (found.right or found.left or {}).get("transaction")
+        raise AssertionError(
+            f"app '{program.name}', batch {number}: outcomes differ\n"
+            f"{describe(found, _NAMES)}\n{_source(program, name)}"
+        )
+
+
+def _compare_tables(program: Program, number: int, engine: Any, reference: Any) -> None:
+    for table in program.tables:
+        keys = [c.name for c in table.keys]
+        found = tables_difference(engine.table(table.name), reference.table(table.name), keys)
+        if found is not None:
+            sources = "\n".join(
+                _source(program, t.name) for t in program.transactions if _mentions(t.function, table.name)
+            )
+            raise AssertionError(
+                f"app '{program.name}', after batch {number}: table '{table.name}' differs, though the outcomes agree\n"
+                f"{describe(found, _NAMES)}\n{sources}"
+            )
+
+
+def _mentions(function: Any, name: str) -> bool:
+    return name in function.__code__.co_names or name in function.__code__.co_freevars
+
+
+def _source(program: Program, name: str | None) -> str:
+    """A transaction's source with its line numbers."""
+    function = next((t.function for t in program.transactions if t.name == name), None)
+    if function is None:
+        return ""
+    lines, first = inspect.getsourcelines(function)
+    shown = "".join(f"  {first + i:4}  {line}" for i, line in enumerate(lines))
+    return f"in {function.__code__.co_filename}:\n{shown}"

@@ -1,0 +1,31 @@
+"""What all tests share: where machine code is kept between runs, and how hypothesis reports."""
+
+import getpass
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Compiling takes far longer than any example, so time limits and slow-data checks mean nothing here.
+settings.register_profile(
+    "penstock",
+    deadline=None,
+    print_blob=True,
+    derandomize=False,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("penstock")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def machine_code_cache() -> Iterator[Path]:
+    """One place for each user, so that the fixed programs are compiled once and not at each run."""
+    chosen = os.environ.get("PENSTOCK_CACHE_DIR")
+    directory = Path(chosen) if chosen else Path(tempfile.gettempdir()) / f"penstock-tests-{getpass.getuser()}"
+    directory.mkdir(parents=True, exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PENSTOCK_CACHE_DIR", str(directory))
+        yield directory

@@ -1,0 +1,722 @@
+"""Random programs: the text of a module with two tables, two events and their transactions.
+
+A `Writer` walks the grammar of the language top-down. It asks for an expression of a wanted type,
+so that what it writes is well typed by construction, and it keeps a `Scope` of the names that are
+surely assigned here. The same seed gives the same text.
+
+    program(seed)      -> source text
+    load(source, dir)  -> the module, imported from a real file (the compiler reads its source)
+    rows, batch        -> values for it, by name, from the declarations alone
+"""
+
+import importlib.util
+import itertools
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from types import ModuleType
+from typing import Any
+
+from values import pick
+
+from penstock.declare.model import Program
+from penstock.declare.types import BOOL, DATE, DATETIME, FLOAT, INT, STR, Type
+
+KEY_TYPES = (INT, INT, STR, STR, BOOL, Type("decimal", 9, 2), DATETIME, DATE)
+SCALES = (0, 2, 4, 6)
+# Few keys, so that events meet; the last one is in no table at first.
+KEYS = 4
+
+
+def dec(scale: int) -> Type:
+    return Type("decimal", 18, scale)
+
+
+def written(type_: Type) -> str:
+    """A type as a user writes it."""
+    if type_.kind == "decimal":
+        return f"ps.decimal({type_.precision}, {type_.scale})"
+    if type_.kind == "list":
+        assert type_.item is not None
+        return f"list[{written(type_.item)}]"
+    return {"datetime": "datetime.datetime", "date": "datetime.date"}.get(type_.kind, type_.kind)
+
+
+DEFAULTS = {
+    "int": "0",
+    "float": "1.5",
+    "bool": "False",
+    "str": '"new"',
+    "decimal": "1",
+    "datetime": "datetime.datetime(2024, 2, 29, 12)",
+    "date": "datetime.date(2024, 2, 29)",
+}
+
+
+@dataclass
+class TableShape:
+    name: str
+    keys: list[tuple[str, Type]]
+    columns: list[tuple[str, Type, bool]]  # name, type, has a default
+
+    @property
+    def gettable(self) -> bool:
+        return all(default for _, _, default in self.columns)
+
+
+@dataclass
+class Record:
+    table: TableShape
+    optional: bool
+
+
+@dataclass
+class Scope:
+    names: dict[str, Type] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
+
+    def copy(self) -> "Scope":
+        return Scope(dict(self.names), dict(self.records))
+
+    def keep_common(self, others: list["Scope"]) -> None:
+        self.names = {n: t for n, t in others[0].names.items() if all(n in o.names for o in others)}
+        self.records = {n: r for n, r in others[0].records.items() if all(n in o.records for o in others)}
+
+
+def same(a: Type, b: Type) -> bool:
+    """Whether two types are one in a body: a decimal's digits count only where it is stored."""
+    return a.kind == b.kind and a.scale == b.scale
+
+
+class Writer:
+    """Writes expressions and statements; `rng` decides everything."""
+
+    def __init__(self, rng: Random, tables: list[TableShape], fields: list[tuple[str, Type]], udfs: bool) -> None:
+        self.rng = rng
+        self.tables = tables
+        self.fields = fields
+        self.udfs = udfs
+        self.scope = Scope()
+        self.types: dict[str, Type] = {}  # every name's one type, assigned here or not
+        self.kinds: dict[str, Record] = {}
+        self.fresh = itertools.count(1)
+        self.loops = 0
+        self.budget = 14  # statements left to write
+
+    def chance(self, p: float) -> bool:
+        return self.rng.random() < p
+
+    # -- expressions ----------------------------------------------------------------------------
+
+    def expr(self, type_: Type, depth: int) -> str:
+        if depth <= 0 or self.chance(0.35):
+            return self.atom(type_, depth)
+        if self.chance(0.1):
+            return f"({self.expr(type_, depth - 1)} if {self.condition(depth - 1)} else {self.expr(type_, depth - 1)})"
+        if self.chance(0.1) and type_.kind != "bool":
+            args = ", ".join(self.expr(type_, depth - 1) for _ in range(self.rng.choice((2, 2, 3))))
+            return f"{self.rng.choice(('min', 'max'))}({args})"
+        return {"int": self.int_, "float": self.float_, "bool": self.bool_, "decimal": self.decimal_}.get(
+            type_.kind, self.atom
+        )(type_, depth)
+
+    def atom(self, type_: Type, depth: int = 0) -> str:
+        found = [f"e.{n}" for n, t in self.fields if same(t, type_)] * 2
+        found += [n for n, t in self.scope.names.items() if same(t, type_)] * 3
+        for name, record in self.scope.records.items():
+            found += [f"{name}.{c}" for c, t, _ in record.table.columns if same(t, type_)] * 2
+            found += [f"{name}.{c}" for c, t in record.table.keys if same(t, type_)]
+        if depth > 0 and self.chance(0.1):
+            for table in self.tables:
+                found += [f"{self.access(table, depth - 1)}.{c}" for c, t, _ in table.columns if same(t, type_)]
+        if not found or (self.chance(0.2) and type_.kind not in ("datetime", "date")):
+            found = [self.literal(type_)]
+        return self.rng.choice(found)
+
+    def literal(self, type_: Type) -> str:
+        pick_one = self.rng.choice
+        if type_.kind == "int":
+            return pick_one(("0", "1", "2", "3", "7", "10", "-1", "100", "5", "SMALL", "SMALL", "BIG"))
+        if type_.kind == "float":
+            return pick_one(("0.0", "1.0", "0.5", "-2.5", "1e3", "HALF"))
+        if type_.kind == "bool":
+            return pick_one(("True", "False"))
+        if type_.kind == "str":
+            return pick_one(('"a"', '"b"', '""', '"é"', '"日本"'))
+        if type_.kind == "decimal":
+            digits = pick_one(("0", "1", "3", "12", "-2"))
+            tail = "." + "".join(pick_one("0059") for _ in range(type_.scale)) if type_.scale else ""
+            return f'Decimal("{digits}{tail}")'
+        return {"datetime": "MOMENT", "date": "DAY"}[type_.kind]
+
+    def int_(self, type_: Type, depth: int) -> str:
+        lists = [n for n, t in self.fields if t.kind == "list"]
+        roll = self.rng.random()
+        if roll < 0.6:
+            op = self.rng.choice(("+", "+", "+", "-", "-", "-", "*", "*", "//", "%"))
+            return f"({self.expr(INT, depth - 1)} {op} {self.expr(INT, depth - 1)})"
+        if roll < 0.75:
+            return f"{self.rng.choice(('-', 'abs'))}({self.expr(INT, depth - 1)})"
+        if roll < 0.85 and lists:
+            return f"len(e.{self.rng.choice(lists)})"
+        if self.udfs and roll < 0.95:
+            name, count = self.rng.choice((("mix", 2), ("fussy", 1)))
+            return f"{name}({', '.join(self.expr(INT, depth - 1) for _ in range(count))})"
+        return self.atom(type_, depth)
+
+    def float_(self, type_: Type, depth: int) -> str:
+        roll = self.rng.random()
+        if roll < 0.15:
+            return f"({self.expr(INT, depth - 1)} / {self.expr(INT, depth - 1)})"
+        if roll < 0.75:
+            op = self.rng.choice(("+", "+", "+", "-", "-", "*", "*", "/", "//", "%"))
+            left, right = self.rng.choice(((FLOAT, FLOAT), (FLOAT, FLOAT), (FLOAT, INT), (INT, FLOAT)))
+            return f"({self.expr(left, depth - 1)} {op} {self.expr(right, depth - 1)})"
+        if roll < 0.9 or not self.udfs:
+            return f"{self.rng.choice(('-', 'abs'))}({self.expr(FLOAT, depth - 1)})"
+        return f"blend({self.expr(FLOAT, depth - 1)}, {self.expr(FLOAT, depth - 1)})"
+
+    def decimal_(self, type_: Type, depth: int) -> str:
+        s = type_.scale
+        ways: list[Callable[[], str]] = [lambda: self.widest(s, self.rng.choice("+-+-+-%"), depth)] * 3
+        ways.append(lambda: f"{self.rng.choice(('-', 'abs'))}({self.expr(type_, depth - 1)})")
+        ways.append(lambda: self.product(s, depth))
+        if s == 0:
+            ways.append(lambda: self.widest(self.rng.choice(SCALES), "//", depth))
+        if s >= 6:
+            ways.append(lambda: self.widest(s if s > 6 else self.rng.choice(SCALES), "/", depth))
+        return self.rng.choice(ways)()
+
+    def widest(self, scale: int, op: str, depth: int) -> str:
+        """Two operands, of which one is a decimal of this scale and the other has no larger one."""
+        other = self.rng.choice([INT, *(dec(s) for s in SCALES if s <= scale)])
+        pair = [self.expr(dec(scale), depth - 1), self.expr(other, depth - 1)]
+        self.rng.shuffle(pair)
+        return f"({pair[0]} {op} {pair[1]})"
+
+    def product(self, scale: int, depth: int) -> str:
+        left = self.rng.choice([s for s in (0, 2, 4, 6) if s <= scale])
+        pair = [
+            self.expr(dec(left) if left else INT, depth - 1),
+            self.expr(dec(scale - left), depth - 1),
+        ]
+        self.rng.shuffle(pair)
+        return f"({pair[0]} * {pair[1]})"
+
+    def bool_(self, type_: Type, depth: int) -> str:
+        roll = self.rng.random()
+        if roll < 0.5:
+            return self.comparison(depth)
+        if roll < 0.7:
+            op = self.rng.choice(("and", "or"))
+            count = self.rng.choice((2, 2, 3))
+            return "(" + f" {op} ".join(self.expr(BOOL, depth - 1) for _ in range(count)) + ")"
+        if roll < 0.8:
+            return f"(not {self.condition(depth - 1)})"
+        if roll < 0.92:
+            return self.membership(depth)
+        return self.atom(type_, depth)
+
+    def comparison(self, depth: int) -> str:
+        kinds: tuple[Type, ...] = (INT, INT, FLOAT, STR, DATETIME, DATE, dec(2), dec(4), BOOL)
+        kind = self.rng.choice(kinds)
+        if kind is BOOL:
+            return f"({self.expr(BOOL, depth - 1)} {self.rng.choice(('==', '!='))} {self.expr(BOOL, depth - 1)})"
+        partners: list[Type] = [kind]
+        if kind in (INT, FLOAT):
+            partners = [INT, FLOAT] if kind is FLOAT else [INT, INT, FLOAT, dec(2)]
+        elif kind.kind == "decimal":
+            partners = [kind, kind, INT, dec(0), dec(6)]
+        text = self.expr(kind, depth - 1)
+        for link in range(self.rng.choice((1, 1, 1, 2))):
+            # Only neighbours need compare: int with float and with decimal, float never with decimal.
+            partner = self.rng.choice(partners) if link == 0 else kind if partners == [kind] else INT
+            text += f" {self.rng.choice(('<', '<=', '>', '>=', '==', '!='))} {self.expr(partner, depth - 1)}"
+        return f"({text})"
+
+    def membership(self, depth: int) -> str:
+        table = self.rng.choice(self.tables)
+        key = self.key(table, depth - 1)
+        key = f"({key})" if len(table.keys) > 1 else key
+        return f"({key} {self.rng.choice(('in', 'not in'))} {table.name})"
+
+    def condition(self, depth: int) -> str:
+        """A test, where numbers and strings mean that they are not zero or empty."""
+        if self.chance(0.15):
+            kind = self.rng.choice((INT, FLOAT, STR, dec(2)))
+            return self.expr(kind, depth - 1)
+        if depth > 0 and self.chance(0.1):
+            op = self.rng.choice(("and", "or"))
+            return f"({self.condition(depth - 1)} {op} {self.condition(depth - 1)})"
+        return self.expr(BOOL, max(depth, 1))
+
+    def key(self, table: TableShape, depth: int) -> str:
+        parts = []
+        for name, type_ in table.keys:
+            hot = [f"e.{n}" for n, t in self.fields if n.startswith(f"k{table.name.lower()}{name}") and same(t, type_)]
+            # A loop over a list of keys gives names of this type.
+            hot += [n for n, t in self.scope.names.items() if same(t, type_) and n.startswith("x")] * 3
+            if hot and not self.chance(0.12):
+                parts.append(self.rng.choice(hot))
+            elif type_.kind == "decimal" and self.chance(0.3):
+                parts.append(self.expr(self.rng.choice((INT, dec(4))), depth))
+            else:
+                parts.append(self.expr(type_, depth))
+        return ", ".join(parts)
+
+    def access(self, table: TableShape, depth: int) -> str:
+        if table.gettable and self.chance(0.5):
+            return f"{table.name}.get({self.key(table, depth)})"
+        return f"{table.name}[{self.key(table, depth)}]"
+
+    # -- statements -----------------------------------------------------------------------------
+
+    def block(self, depth: int, size: int) -> tuple[list[str], bool]:
+        """Some statements, and whether the last one always leaves."""
+        lines: list[str] = []
+        for _ in range(size):
+            if self.budget <= 0 and lines:
+                break
+            self.budget -= 1
+            more, leaves = self.statement(depth)
+            lines += more
+            if leaves:
+                return lines, True
+        return lines or ["pass"], False
+
+    def statement(self, depth: int) -> tuple[list[str], bool]:
+        ways: list[tuple[int, Callable[[], list[str]]]] = [
+            (6, self.assign),
+            (3, self.change),
+            (2, self.together),
+            (5, self.fetch),
+            (8, self.write),
+            (2, self.insert),
+            (2, self.delete),
+            (1, self.require),
+            (1, self.loose),
+        ]
+        if depth > 0:
+            ways.append((4, lambda: self.loop(depth)))
+            if self.chance(0.3):
+                return self.branch(depth)
+        weights = [w for w, _ in ways]
+        return self.rng.choices([way for _, way in ways], weights)[0](), False
+
+    def any_type(self) -> Type:
+        return self.rng.choice((INT, INT, INT, FLOAT, FLOAT, BOOL, STR, DATETIME, DATE, *(dec(s) for s in SCALES)))
+
+    def name(self, type_: Type) -> str:
+        """A name to assign to: a new one, or one that has this type already, assigned here or not."""
+        old = [n for n, t in self.types.items() if same(t, type_) and (n[0] == "v" or self.chance(0.1))]
+        name = self.rng.choice(old) if old and self.chance(0.5) else f"v{next(self.fresh)}"
+        self.types[name] = type_
+        return name
+
+    def assign(self) -> list[str]:
+        type_ = self.any_type()
+        text = self.expr(type_, 3)
+        name = self.name(type_)
+        self.scope.names[name] = type_
+        return [f"{name} = {text}"]
+
+    def change(self) -> list[str]:
+        numbers = [(n, t) for n, t in self.scope.names.items() if t.kind in ("int", "float", "decimal")]
+        if not numbers:
+            return self.assign()
+        name, type_ = self.rng.choice(numbers)
+        return [f"{name} {self.change_of(type_, 2)}"]
+
+    def change_of(self, type_: Type, depth: int, stored: bool = False) -> str:
+        if type_.kind == "int":
+            return f"{self.rng.choice(('+', '+', '+', '-', '-', '*', '//', '%'))}= {self.expr(INT, depth)}"
+        if type_.kind == "float":
+            other = self.rng.choice((FLOAT, INT))
+            return f"{self.rng.choice(('+', '+', '-', '-', '*', '/', '//', '%'))}= {self.expr(other, depth)}"
+        # A name keeps its scale; a column takes any and rounds.
+        if stored:
+            return f"{self.rng.choice('++-*/%')}= {self.expr(self.rng.choice((INT, dec(0), dec(2), dec(4))), depth)}"
+        other = self.rng.choice([INT, *(dec(s) for s in SCALES if s <= type_.scale)])
+        return f"{self.rng.choice('+-%')}= {self.expr(other, depth)}"
+
+    def together(self) -> list[str]:
+        writable = [(f"{n}.{c}", t) for n, r in self.scope.records.items() for c, t, _ in r.table.columns]
+        pairs = [(a, b) for (a, t), (b, u) in itertools.combinations(writable, 2) if t == u]
+        if pairs and self.chance(0.6):
+            a, b = self.rng.choice(pairs)
+            return [f"{a}, {b} = {b}, {a}"]
+        types = [self.any_type() for _ in range(2)]
+        texts = [self.expr(t, 2) for t in types]
+        names: list[str] = []
+        for type_ in types:
+            name = self.name(type_)
+            while name in names:
+                name = f"v{next(self.fresh)}"
+            self.types[name] = type_
+            names.append(name)
+        self.scope.names.update(zip(names, types, strict=True))
+        return [f"{', '.join(names)} = {', '.join(texts)}"]
+
+    def fetch(self) -> list[str]:
+        table = self.rng.choice(self.tables)
+        optional = table.gettable and self.chance(0.5)
+        keys = [self.key(table, 1) for _ in range(2)]
+        texts = [f"{table.name}.get({key})" if optional else f"{table.name}[{key}]" for key in keys]
+        text = f"{texts[0]} if {self.condition(2)} else {texts[1]}" if self.chance(0.1) else texts[0]
+        old = [n for n, r in self.kinds.items() if r.table is table and r.optional == optional]
+        name = self.rng.choice(old) if old and self.chance(0.25) else f"r{next(self.fresh)}"
+        self.kinds[name] = self.scope.records[name] = Record(table, optional)
+        return [f"{name} = {text}"]
+
+    def write(self) -> list[str]:
+        if self.scope.records and not self.chance(0.2):
+            name, record = self.rng.choice(sorted(self.scope.records.items(), key=lambda item: item[0]))
+            table, target = record.table, name
+        else:
+            table = self.rng.choice(self.tables)
+            target = self.access(table, 1)
+        column, type_, _ = self.rng.choice(table.columns)
+        if type_.kind in ("int", "float", "decimal") and self.chance(0.5):
+            return [f"{target}.{column} {self.change_of(type_, 2, stored=True)}"]
+        return [f"{target}.{column} = {self.stored(type_, 3)}"]
+
+    def stored(self, type_: Type, depth: int) -> str:
+        """A value to store: what converts on its way into the column is allowed too."""
+        if type_.kind == "decimal":
+            return self.expr(self.rng.choice((type_, type_, INT, dec(4), dec(6))), depth)
+        if type_.kind == "float" and self.chance(0.15):
+            return self.expr(INT, depth)
+        return self.expr(type_, depth)
+
+    def insert(self) -> list[str]:
+        table = self.rng.choice(self.tables)
+        key = self.key(table, 1)
+        given = [(c, t) for c, t, default in table.columns if not default or self.chance(0.3)]
+        self.rng.shuffle(given)
+        call = f"{table.name}.insert({', '.join([key, *(f'{c}={self.stored(t, 2)}' for c, t in given)])})"
+        if self.chance(0.8):
+            test = f"({key})" if len(table.keys) > 1 else key
+            return [f"if {test} not in {table.name}:", f"    {call}"]
+        if self.chance(0.5):
+            name = f"r{next(self.fresh)}"
+            self.kinds[name] = self.scope.records[name] = Record(table, False)
+            return [f"{name} = {call}"]
+        return [call]
+
+    def delete(self) -> list[str]:
+        table = self.rng.choice(self.tables)
+        key = self.key(table, 1)
+        if self.chance(0.8):
+            test = f"({key})" if len(table.keys) > 1 else key
+            return [f"if {test} in {table.name}:", f"    del {table.name}[{key}]"]
+        return [f"del {table.name}[{key}]"]
+
+    def require(self) -> list[str]:
+        return [f'ps.require({self.condition(2)} or e.i1 > -3, "required {next(self.fresh)}")']
+
+    def loose(self) -> list[str]:
+        """A literal 0 that a branch or loop turns into a decimal or a float."""
+        name = f"z{next(self.fresh)}"
+        type_ = self.rng.choice((dec(2), dec(4), FLOAT))
+        lists = [n for n, t in self.fields if t.kind == "list" and t.item is not None and same(t.item, type_)]
+        if lists and self.chance(0.6):
+            lines = [f"{name} = 0", f"for y in e.{self.rng.choice(lists)}:", f"    {name} += y"]
+        else:
+            lines = [f"{name} = 1", f"if {self.condition(2)}:", f"    {name} = {self.expr(type_, 2)}"]
+        target = [
+            f"{n}.{c}" for n, r in self.scope.records.items() for c, t, _ in r.table.columns if t.kind == type_.kind
+        ]
+        if target:
+            lines.append(f"{self.rng.choice(target)} = {name}")
+        return lines
+
+    def branch(self, depth: int) -> tuple[list[str], bool]:
+        before = self.scope
+        lines: list[str] = []
+        after: list[Scope] = []
+        arms = self.rng.choice((1, 1, 2, 2, 3))
+        whole = self.chance(0.6)
+        for arm in range(arms):
+            self.scope = before  # a test sees nothing of the arms above it
+            if arm == 0:
+                lines.append(f"if {self.condition(3)}:")
+            elif arm == arms - 1 and whole:
+                lines.append("else:")
+            else:
+                lines.append(f"elif {self.condition(3)}:")
+            self.scope = before.copy()
+            leaves = self.arm(depth, lines)
+            if not leaves:
+                after.append(self.scope)
+        if arms == 1 or not whole:
+            after.append(before)
+        self.scope = before
+        if not after:
+            return lines, True
+        self.scope = before.copy()
+        self.scope.keep_common(after)
+        return lines, False
+
+    def arm(self, depth: int, lines: list[str]) -> bool:
+        body, leaves = self.block(depth - 1, self.rng.choice((1, 1, 2, 3)))
+        if not leaves and self.chance(0.25):
+            leaves = True
+            roll = self.rng.random()
+            if self.loops and roll < 0.6:
+                body.append(self.rng.choice(("break", "continue")))
+            elif roll < 0.8:
+                body.append(self.returning(partial=True))
+            else:
+                body.append(f'ps.abort("abort {next(self.fresh)}")')
+        lines += ["    " + line for line in body]
+        return leaves
+
+    def loop(self, depth: int) -> list[str]:
+        before = self.scope
+        self.scope = before.copy()
+        lists = [(n, t.item) for n, t in self.fields if t.kind == "list" and t.item is not None]
+        roll = self.rng.random()
+        bound: dict[str, Type] = {}
+        if roll < 0.35:
+            field_, item = self.rng.choice(lists)
+            bound = {f"x{next(self.fresh)}": item}
+            head = f"for {', '.join(bound)} in e.{field_}:"
+        elif roll < 0.65:
+            chosen = [self.rng.choice(lists) for _ in range(self.rng.choice((2, 2, 3)))]
+            bound = {f"x{next(self.fresh)}": item for _, item in chosen}
+            head = f"for {', '.join(bound)} in zip({', '.join(f'e.{n}' for n, _ in chosen)}):"
+        else:
+            bound = {f"x{next(self.fresh)}": INT}
+            small, start = f"({self.expr(INT, 1)} % 5)", self.rng.choice(("-1", "0", "2"))
+            spans = (small, f"{start}, {small}", f"{small}, {start}, -1", f"{start}, {small}, 2")
+            head = f"for {', '.join(bound)} in range({self.rng.choice(spans)}):"
+        self.scope.names.update(bound)
+        self.types.update(bound)
+        self.loops += 1
+        lines = [head]
+        body, leaves = self.block(depth - 1, self.rng.choice((1, 2, 3)))
+        if not leaves and self.chance(0.3):
+            body += [f"if {self.condition(2)}:", f"    {self.rng.choice(('break', 'continue'))}"]
+        lines += ["    " + line for line in body]
+        self.loops -= 1
+        self.scope = before
+        return lines
+
+    def returning(self, partial: bool = False) -> str:
+        types: dict[str, tuple[Type, ...]] = {
+            "ri": (INT,),
+            "rf": (FLOAT,),
+            "rb": (BOOL,),
+            "rs": (STR,),
+            "rt": (DATETIME,),
+            "ry": (DATE,),
+            "rd": (dec(2), dec(4), dec(0)),
+            "rn": (INT, dec(2)),
+            "rq": (INT, FLOAT),
+        }
+        if partial and self.chance(0.2):
+            return "return"
+        names = self.rng.sample(sorted(types), self.rng.choice((1, 3, 5)))
+        parts = []
+        for name in names:
+            text = "None" if partial and self.chance(0.15) else self.expr(self.rng.choice(types[name]), 2)
+            parts.append(f'"{name}": {text}')
+        return f"return {{{', '.join(parts)}}}"
+
+
+def program(seed: Any) -> str:
+    """The source of a random module; `app` in it is the App."""
+    rng = Random(repr(seed))
+    udfs = rng.random() < 0.25
+    tables = _tables(rng)
+    lines = [
+        "import datetime",
+        "from decimal import Decimal",
+        "",
+        "import penstock as ps",
+        "",
+        "SMALL = 3",
+        "BIG = 4611686018427387904",
+        "HALF = 0.5",
+        "MOMENT = datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.UTC)",
+        "DAY = datetime.date(2024, 2, 29)",
+        'app = ps.App("random")',
+    ]
+    if udfs:
+        lines += _UDFS
+    for table in tables:
+        lines += ["", "", "@app.table", f"class {table.name}:"]
+        lines += [f"    {n}: {written(t)} = ps.key()" for n, t in table.keys]
+        for name, type_, default in table.columns:
+            lines.append(f"    {name}: {written(type_)}" + (f" = {DEFAULTS[type_.kind]}" if default else ""))
+        for number in range(rng.choice((0, 1, 1, 2))):
+            lines += _check(rng, table, number, udfs)
+    for number in (1, 2):
+        fields = _fields(rng, tables)
+        lines += ["", "", "@app.event", f"class E{number}:", "    ts: int = ps.order()"]
+        lines += ["    id: str = ps.id()"] if number == 1 else []
+        lines += [f"    {n}: {written(t)}" for n, t in fields]
+        lines += ["", "", "@app.transaction", f"def t{number}(e: E{number}):"]
+        writer = Writer(rng, tables, [*fields, ("ts", INT), *([("id", STR)] if number == 1 else [])], udfs)
+        writer.budget = rng.choice((6, 10, 14))
+        body, leaves = writer.block(3, writer.budget)
+        if not leaves and rng.random() < 0.9:
+            body.append(writer.returning())
+        lines += ["    " + line for line in body]
+    return "\n".join(lines) + "\n"
+
+
+_UDFS = [
+    "",
+    "",
+    "@ps.udf",
+    "def mix(a, b):",
+    "    return (a * 31 + b) % 1000 - 500",
+    "",
+    "",
+    "@ps.udf",
+    "def fussy(n):",
+    "    if n % 7 == 3:",
+    '        raise ValueError("three")',
+    "    return n // 2",
+    "",
+    "",
+    "@ps.udf",
+    "def blend(x, y):",
+    "    return x * 0.5 + y",
+]
+
+
+def _tables(rng: Random) -> list[TableShape]:
+    def columns(types: list[Type], required: float) -> list[tuple[str, Type, bool]]:
+        return [(f"c{n}", t, rng.random() >= required) for n, t in enumerate(types)]
+
+    first = [INT, FLOAT, BOOL, STR, Type("decimal", 18, 2), DATETIME, DATE, INT]
+    second = [INT, rng.choice((FLOAT, STR)), Type("decimal", rng.choice((9, 18)), 4), rng.choice((BOOL, INT))]
+    rng.shuffle(first)
+    return [
+        TableShape("A", [("p", rng.choice(KEY_TYPES))], columns(first, 0.0)),
+        TableShape(
+            "B", [("p", rng.choice(KEY_TYPES)), ("q", rng.choice(KEY_TYPES))], columns(second, rng.choice((0, 0.3)))
+        ),
+    ]
+
+
+def _fields(rng: Random, tables: list[TableShape]) -> list[tuple[str, Type]]:
+    fields: list[tuple[str, Type]] = [("i1", INT), ("i2", INT), ("f1", FLOAT), ("f2", FLOAT), ("b1", BOOL), ("s1", STR)]
+    fields += [("d1", Type("decimal", 18, 2)), ("d2", Type("decimal", 9, 4)), ("t1", DATETIME), ("y1", DATE)]
+    # Names that begin with k hold keys: k, the table, the key column, a number.
+    for table in tables:
+        for name, type_ in table.keys:
+            fields += [(f"k{table.name.lower()}{name}{n}", type_) for n in (1, 2)]
+            fields.append((f"k{table.name.lower()}{name}s", Type("list", item=type_)))
+    for name, item in (("li", INT), ("lf", FLOAT), ("ld", Type("decimal", 18, 2)), ("ls", STR), ("lb", BOOL)):
+        if rng.random() < 0.7 or name == "li":
+            fields.append((name, Type("list", item=item)))
+    return fields
+
+
+def _check(rng: Random, table: TableShape, number: int, udfs: bool) -> list[str]:
+    writer = Writer(rng, [], [], udfs)
+    writer.scope.records = {"self": Record(table, False)}
+    writer.membership = writer.comparison  # type: ignore[method-assign]  # a check sees its record only
+    # Mostly true, or no transaction would ever commit.
+    whole = [c for c, t, _ in table.columns if t.kind == "int"] or ["c0"]
+    head = ["", f'    @ps.check("check {number} of {table.name}")', f"    def check{number}(self):"]
+    usual = f"self.{whole[0]} < {rng.choice((5, 1000))}"
+    if rng.random() < 0.5:
+        return [*head, f"        return {usual} or {writer.condition(2)}"]
+    body = [f"if {usual}:", "    return True", *writer.assign(), f"if {writer.condition(2)}:"]
+    before = writer.scope.copy()
+    body += ["    " + line for line in writer.assign()]
+    writer.scope = before
+    return [*head, *("        " + line for line in [*body, f"return {writer.condition(2)}"])]
+
+
+# --- running them -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A program and its input, all by name, so that it can be printed, shrunk and run again."""
+
+    source: str
+    rows: dict[str, list[dict[str, Any]]]
+    batches: list[list[tuple[str, dict[str, Any]]]]
+    forms: list[str]
+
+    def __str__(self) -> str:
+        lines = [self.source, "", f"rows = {self.rows!r}"]
+        for form, events in zip(self.forms, self.batches, strict=True):
+            lines.append(f"batch, as {form}:")
+            lines += [f"    {n}({', '.join(f'{k}={v!r}' for k, v in values.items())})" for n, values in events]
+        return "\n".join(lines)
+
+
+def load(source: str, directory: Path, name: str) -> ModuleType:
+    """Import the program from a file of its own."""
+    path = directory / f"{name}.py"
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def hot(type_: Type) -> list[Any]:
+    """The few keys of a type that events and rows share."""
+    rng = Random(7)
+    found: list[Any] = []
+    for _ in range(100):
+        value = pick(rng, type_, edge=0.2)
+        if value not in found:
+            found.append(value)
+    return found[:KEYS]
+
+
+def rows(rng: Random, program: Program) -> dict[str, list[dict[str, Any]]]:
+    """Initial rows: most of the hot keys are there."""
+    out: dict[str, list[dict[str, Any]]] = {}
+    for definition in program.tables:
+        made = []
+        for key in itertools.product(*(hot(c.type) for c in definition.keys)):
+            if rng.random() < 0.9:
+                row = {c.name: v for c, v in zip(definition.keys, key, strict=True)}
+                row.update({c.name: pick(rng, c.type, edge=0.03) for c in definition.values})
+                made.append(row)
+        out[definition.name] = made
+    return out
+
+
+def batch(rng: Random, program: Program, size: int) -> list[tuple[str, dict[str, Any]]]:
+    events = []
+    for _ in range(size):
+        kind = rng.choice(program.events)
+        values = {f.name: _value(rng, f.name, f.type) for f in kind.fields}
+        values["ts"] = rng.randrange(max(1, size // 2))
+        if "id" in values:
+            values["id"] = rng.choice("abcdeé") + rng.choice("ab")
+        events.append((kind.name, values))
+    return events
+
+
+def _value(rng: Random, name: str, type_: Type) -> Any:
+    if rng.random() < 0.01:
+        return None
+    if name.startswith("k"):
+        if type_.kind == "list":
+            assert type_.item is not None
+            keys = hot(type_.item)
+            return [rng.choice(keys) for _ in range(rng.choice((0, 1, 2, 3, 3)))]
+        # Skew: half of all keys are the first one.
+        keys = hot(type_)
+        return keys[0] if rng.random() < 0.5 else rng.choice(keys)
+    return pick(rng, type_, edge=0.05)

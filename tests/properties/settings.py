@@ -1,0 +1,9 @@
+"""How much to test; PENSTOCK_LAW_EXAMPLES scales it and PENSTOCK_LAW_SEED repeats a run."""
+
+import os
+import secrets
+
+# Examples for each fixed program; the number of random programs follows from it.
+EXAMPLES = int(os.environ.get("PENSTOCK_LAW_EXAMPLES", "40"))
+# A new seed each run finds more over time than a fixed one; a failure prints it.
+SEED = os.environ.get("PENSTOCK_LAW_SEED") or secrets.token_hex(4)

@@ -1,0 +1,125 @@
+"""Native equals reference: random programs, each on random batches.
+
+A failure prints its seed and the smallest program and batches that still fail. Repeat a run with
+PENSTOCK_LAW_SEED=<the seed before the colon>.
+"""
+
+import os
+import re
+import traceback
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import bodies
+import pytest
+from bodies import Trial
+from law import FORMS, agree, in_form
+from settings import EXAMPLES, SEED
+from shrink import shrink
+
+from penstock import DeclarationError
+
+# Compiling dominates: a few large batches for each program cost little more than one small one.
+BATCH_SIZES = (60, 0, 60, 1)
+# At most this share of the generated programs may be refused, or the generator tests too little.
+REFUSED_MAX = 0.3
+# A program whose events nearly all abort compares little.
+COMMITTED_MIN = 0.2
+SHRINK_SECONDS = float(os.environ.get("PENSTOCK_LAW_SHRINK_SECONDS", "120"))
+
+
+@pytest.mark.parametrize("number", range(EXAMPLES))
+def test_random_program(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run(f"{SEED}:{number}", tmp_path, monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(EXAMPLES * 25))
+def test_many_random_programs(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run(f"{SEED}:long:{number}", tmp_path, monkeypatch)
+
+
+def test_few_programs_are_refused(tmp_path: Path) -> None:
+    reasons: Counter[str] = Counter()
+    statuses: Counter[str] = Counter()
+    count = EXAMPLES * 4
+    for number in range(count):
+        seed = f"{SEED}:{number}"
+        try:
+            module = bodies.load(bodies.program(seed), tmp_path, f"refusal_{number}")
+        except DeclarationError as refused:
+            reasons[re.sub(r"'[^']*'|\d+", "…", str(refused).partition("): ")[2] or str(refused))] += 1
+            continue
+        if number < EXAMPLES:
+            statuses += _statuses(seed, module)
+    total = reasons.total()
+    print(f"seed {SEED}: {total} of {count} programs refused; {dict(statuses)}")
+    for reason, times in reasons.most_common(8):
+        print(f"  {times}  {reason}")
+    assert total <= REFUSED_MAX * count
+    assert statuses["committed"] >= COMMITTED_MIN * statuses.total()
+
+
+def _statuses(seed: str, module: Any) -> Counter[str]:
+    trial = _trial(seed, module)
+    reference = module.app.reference()
+    for table, rows in trial.rows.items():
+        reference.load(table, rows)
+    found: Counter[str] = Counter()
+    for batch in trial.batches:
+        events = [getattr(module, name)(**values) for name, values in batch]
+        found.update(reference.run(events).column("status").to_pylist())
+    return found
+
+
+def _trial(seed: str, module: Any) -> Trial:
+    rng = Random(f"{seed} input")
+    program = module.app.program
+    rows = bodies.rows(rng, program)
+    batches = [bodies.batch(rng, program, size) for size in BATCH_SIZES]
+    return Trial(bodies.program(seed), rows, batches, [rng.choice(FORMS) for _ in batches])
+
+
+def _run(seed: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A random program is never seen again, so its machine code goes with the test's own files.
+    monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(directory / "cache"))
+    try:
+        module = bodies.load(bodies.program(seed), directory, "drawn")
+    except DeclarationError:
+        return  # test_few_programs_are_refused counts these
+    trial = _trial(seed, module)
+    attempts = 0
+
+    def failure(one: Trial) -> tuple[str, str] | None:
+        nonlocal attempts
+        attempts += 1
+        try:
+            again = bodies.load(one.source, directory, f"attempt_{attempts}")
+            agree(again.app, *_bound(one, again))
+        except DeclarationError:
+            return None
+        except Exception as error:
+            return type(error).__name__, traceback.format_exc(limit=-6)
+        return None
+
+    first = failure(trial)
+    if first is None:
+        return
+
+    def still_fails(one: Trial) -> bool:
+        found = failure(one)
+        return found is not None and found[0] == first[0]
+
+    small = shrink(trial, still_fails, SHRINK_SECONDS)
+    why = failure(small) or first
+    pytest.fail(f"seed {seed}: {why[1]}\n\nthe smallest that fails so:\n\n{small}", pytrace=False)
+
+
+def _bound(trial: Trial, module: Any) -> tuple[dict[str, Any], list[Any]]:
+    batches = [
+        in_form([getattr(module, name)(**values) for name, values in batch], form)
+        for batch, form in zip(trial.batches, trial.forms, strict=True)
+    ]
+    return trial.rows, batches
