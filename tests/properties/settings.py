@@ -5,5 +5,5 @@ import secrets
 
 # Examples for each fixed program; the number of random programs follows from it.
 EXAMPLES = int(os.environ.get("PENSTOCK_LAW_EXAMPLES", "40"))
-# A new seed each run finds more over time than a fixed one; a failure prints it.
-SEED = os.environ.get("PENSTOCK_LAW_SEED") or secrets.token_hex(4)
+# A new seed each run finds more over time than a fixed one; a failure prints it. The workers of one run share it.
+SEED = os.environ.get("PENSTOCK_LAW_SEED") or os.environ.get("PYTEST_XDIST_TESTRUNUID", secrets.token_hex(4))[:8]

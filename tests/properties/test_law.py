@@ -15,6 +15,8 @@ form = st.sampled_from(FORMS)
 @pytest.mark.parametrize("name", programs.NAMES)
 def test_fixed_program(name: str) -> None:
     case = programs.case(name)
+    # What does not compile at all would otherwise be compiled again for each smaller example.
+    case.app.open().close()
 
     @settings(max_examples=EXAMPLES)
     @given(

@@ -53,7 +53,8 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 
 def test_a_new_directory_is_private(journal: Journal) -> None:
-    batch(journal, rows := [])
+    rows: list[int] = []
+    batch(journal, rows)
     journal.snapshot({}, {"Rows": table(*rows)})
     for folder, _, names in os.walk(journal.path):
         assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
@@ -177,10 +178,15 @@ def test_every_retained_version_can_be_read(journal: Journal) -> None:
         for upto in range(max(0, number - 4), number + 1):
             assert rows_of(journal, upto) == rows[:upto]
         assert rows_of(journal) == rows
+        everything = journal.recover(oldest=True, skip={"changes"})
+        assert journal.oldest == (everything.snapshot.header["version"] if everything.snapshot else 0)
+        assert [(s.header["version"], s.parts) for s in everything.segments] == [
+            (version, {}) for version in range(journal.oldest + 1, number + 1)
+        ]
         snapshots = sorted((journal.path / "snapshots").iterdir())
         assert len(snapshots) <= 4
         assert len(list((journal.path / "log").iterdir())) <= 10
-    with pytest.raises(StateError, match="version 3 .* oldest version that can be read is 2[0-9]"):
+    with pytest.raises(StateError, match=r"version 3 .* oldest version that can be read is 2[0-9]"):
         journal.recover(3)
     for upto in (-1, 30):
         with pytest.raises(StateError, match=f"no version {upto}: its newest is 29"):
@@ -240,9 +246,9 @@ def test_a_missing_segment_is_named(journal: Journal) -> None:
     journal.close()
     log = journal.path / "log"
     (log / "000000000005.seg").rename(journal.path / "aside")
-    for opened in (lambda: open_journal(journal.path), lambda: Journal.read_only(journal.path)):
+    for opened in (open_journal, Journal.read_only):
         with pytest.raises(StateError, match=r"log/000000000005\.seg is missing"):
-            opened()
+            opened(journal.path)
     (journal.path / "aside").rename(log / "000000000005.seg")
     (log / "000000000004.seg").unlink()
     with open_journal(journal.path) as again, pytest.raises(StateError, match=r"log/000000000004\.seg is missing"):
@@ -257,6 +263,15 @@ def test_snapshots_in_the_background(tmp_path: Path) -> None:
     with Journal.read_only(tmp_path) as reader:
         assert rows_of(reader) == rows
         assert reader.recover().snapshot is not None
+
+
+def test_a_snapshot_to_wait_for(tmp_path: Path) -> None:
+    rows: list[int] = []
+    with open_journal(tmp_path, background=True, snapshot_every=2) as journal:
+        for _ in range(5):
+            batch(journal, rows)
+            journal.snapshot({}, {"Rows": table(*rows)}, wait=True)
+            assert (tmp_path / "snapshots" / f"{journal.seq:012d}" / "manifest.json").exists()
 
 
 class NoSnapshots(Disk):
@@ -274,13 +289,13 @@ def test_a_snapshot_that_fails_in_the_background_is_told(tmp_path: Path) -> None
         assert journal._thread is not None
         journal._thread.join()
         if use == "commit":
-            with pytest.raises(StateError, match="snapshot of .* failed: cannot create"):
+            with pytest.raises(StateError, match=r"snapshot of .* failed: cannot create"):
                 batch(journal, [])
             with pytest.raises(StateError, match="reopen"):
                 batch(journal, [])
             journal.close()
         else:
-            with pytest.raises(StateError, match="snapshot of .* failed: cannot create"):
+            with pytest.raises(StateError, match=r"snapshot of .* failed: cannot create"):
                 journal.close()
         with open_journal(tmp_path / use) as again:
             assert rows_of(again) == [1]
@@ -337,5 +352,9 @@ def test_a_reader_beside_a_busy_writer(tmp_path: Path) -> None:
         rows = rows_of(reader)
         assert rows == list(range(1, len(rows) + 1)) and len(rows) >= count
         count = len(rows)
-        assert rows_of(reader, max(0, reader.version - 1))
+        try:
+            assert rows_of(reader, count) == rows
+        except StateError as error:  # The writer was faster: it may have pruned that version by now.
+            if "not retained" not in str(error):
+                raise
     assert rows_of(reader) == list(range(1, 151))

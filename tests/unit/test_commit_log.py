@@ -68,8 +68,8 @@ def test_a_missing_segment_is_named(tmp_path: Path) -> None:
 
 def test_every_flipped_bit_is_noticed(path: Path) -> None:
     sound = path.read_bytes()
-    chosen = random.Random(1).sample(range(len(sound) * 8), 1500)
-    for bit in [*range(8 * 64), *chosen]:
+    chosen = random.Random(1).sample(range(len(sound) * 8), 300)
+    for bit in [*range(8 * 16), *chosen]:
         data = bytearray(sound)
         data[bit // 8] ^= 1 << bit % 8
         path.write_bytes(data)

@@ -123,3 +123,20 @@ def test_the_hand_written_loop_equals_plain_dicts() -> None:
     assert committed == reasons.count(None)
     assert state.balance.tolist() == list(money.values())
     assert state.quantity.tolist() == list(stock.values())
+
+
+@pytest.mark.parametrize(("name", "keys"), MODES)
+def test_the_engine_equals_the_reference(name: str, keys: str) -> None:
+    workload = WORKLOADS[name]
+    app = workload.app(keys=keys)
+    with app.open() as db:
+        reference = app.reference()
+        for table, rows in bind(app, workload.tables(size=40, keys=keys)).items():
+            db.load(table, rows)
+            reference.load(table, rows)
+        for first in (0, 400):
+            events = bind(app, workload.batch(400, first=first, size=40, theta=0.9, abort_ratio=0.2, keys=keys))
+            assert db.run(events).to_pylist() == reference.run(events).to_pylist()
+        for table in app.program.tables:
+            by_key = [(c.name, "ascending") for c in table.keys]
+            assert db.table(table.name).sort_by(by_key) == reference.table(table.name).sort_by(by_key)

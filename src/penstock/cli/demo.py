@@ -28,7 +28,7 @@ from penstock.errors import PenstockError
 from penstock.workloads import bind
 from penstock.workloads.bank import ACCOUNTS, OPENING, app, deposited, opening, payments
 
-FOREVER = 10**6  # batches; the other process is killed long before
+SPARE = 30  # batches that the other process has left to do when it is told to die
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,13 @@ class Totals:
     seconds: float
 
 
-def work(directory: str, seed: int, events: int) -> None:
-    """The other process: batch after batch, until it is killed."""
+def work(directory: str, seed: int, events: int, batches: int) -> None:
+    """The other process: batch after batch, until it is killed; made beforehand, so that it is killed at work."""
     bank = app()
+    made = [bind(bank, payments(seed, number, events)) for number in range(1, batches + 1)]
     with bank.open(directory) as db:
-        for number in range(1, FOREVER):
-            db.run(bind(bank, payments(seed, number, events)), id=number)
+        for number, batch in enumerate(made, 1):
+            db.run(batch, id=number)
             print(number, flush=True)
 
 
@@ -75,7 +76,7 @@ def run_demo(*, batches: int, batch: int, seed: int) -> None:
 
 def _crash(path: Path, after: int, seed: int, events: int) -> int:
     """Run the other process, and kill it once it has acknowledged batch `after` and is in a later one."""
-    command = [sys.executable, "-m", "penstock.cli.demo", str(path), str(seed), str(events)]
+    command = [sys.executable, "-m", "penstock.cli.demo", str(path), str(seed), str(events), str(after + SPARE)]
     acknowledged = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None and other.stderr is not None
@@ -133,7 +134,8 @@ def _report(console: Console, bank: Any, db: Any, account: Any, totals: Totals) 
     first = richest.to_pylist()[0]["id"]
     console.print(as_rich(db.history(account, first).slice(0, 8), f"History of {first}"))
     console.print("[bold]The plan of transfer[/]")
-    console.print(bank.explain("transfer"), markup=False, highlight=False)
+    plan = next(part for part in bank.explain().split("\n\n") if part.startswith("transaction transfer"))
+    console.print(plan, markup=False, highlight=False, soft_wrap=True)
 
 
 def as_rich(rows: pa.Table, title: str) -> Table:
@@ -146,4 +148,4 @@ def as_rich(rows: pa.Table, title: str) -> Table:
 
 
 if __name__ == "__main__":
-    work(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    work(sys.argv[1], *map(int, sys.argv[2:]))

@@ -47,6 +47,14 @@ class Index:
         with self._mutex:
             return min(self._ids, default=None)
 
+    @property
+    def oldest(self) -> int:
+        """The oldest version that can be read: 0 as long as no segment was pruned."""
+        with self._mutex:
+            first = min(self._snapshots, default=0)
+            whole = all(seq in self._entries for seq in range(1, first + 1))
+            return 0 if whole else self._snapshots[first].version
+
     def has_snapshot(self) -> bool:
         """Of the newest commit, that is."""
         return self.seq == 0 or self.seq in self._snapshots

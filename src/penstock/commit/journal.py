@@ -6,7 +6,7 @@
     log/000000000001.seg     one segment a commit, numbered without gaps (log.py)
     snapshots/000000000042/  the whole state after segment 42 (snapshot.py)
 
-A commit writes log/N.TOKEN.open, syncs it, makes sure that this is still the one writer, links it to
+A commit writes log/N.TAG.open, syncs it, makes sure that this is still the one writer, links it to
 N.seg, and syncs the directory. Only then `commit` returns, and the caller may acknowledge:
 
     killed before the link       the commit never happened; the next writer removes the leftover
@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ from penstock.commit.recover import (
     segment_path,
 )
 from penstock.commit.retain import prune, remove_unfinished
-from penstock.commit.snapshot import write_snapshot
+from penstock.commit.snapshot import Snapshot, write_snapshot
 from penstock.errors import StateError
 
 
@@ -139,43 +139,45 @@ class Journal:
         seq = self.seq + 1
         stamped = self._stamp(header, seq)
         pieces = encode(stamped, parts)
-        making, final = self.path / LOG / f"{seq:012d}.{lock.token[:8]}.open", segment_path(self.path, seq)
+        making, final = self.path / LOG / f"{seq:012d}.{lock.tag}.open", segment_path(self.path, seq)
         with self._breaking():
-            self._disk.write_new(making, pieces)
-            lock.verify()
             try:
-                self._disk.link(making, final)
-            except (FileExistsError, FileNotFoundError) as error:
-                raise StateError(f"fenced: another writer was at {final}; nothing more is written") from error
-            self._disk.unlink(making)
+                self._disk.write_new(making, pieces)
+                lock.verify()
+                self._link(making, final)
+            finally:
+                with suppress(FileNotFoundError):
+                    self._disk.unlink(making)
             self._disk.fsync_dir(self.path / LOG)
             self._disk.overwrite(self.path / HEAD, head_bytes(seq))
         entry = Entry(stamped["version"], stamped["id"], stamped["last_id"], sum(map(len, pieces)))
         self._index.add(seq, entry)
 
-    def recover(self, upto: int | None = None) -> Recovery:
-        """The newest state, or the state as of version `upto`: a base and the segments after it."""
-        lazy = self._lock is not None and upto is None
-        recovery = recover(self._disk, self.path, upto, lazy)
+    def recover(self, upto: int | None = None, *, oldest: bool = False, skip: Collection[str] = ()) -> Recovery:
+        """The newest state, or that of version `upto`: a base and the segments after it, without the parts to skip.
+
+        With `oldest` the base is the oldest there is, so that the segments are all the history that is retained.
+        """
+        lazy = self._lock is not None and upto is None and not oldest
+        recovery = recover(self._disk, self.path, upto, oldest=oldest, skip=skip, lazy=lazy)
         if self._lock is None:
             self._index = Index(recovery.scan)
         self._index.drop_snapshots(recovery.damaged)
         return recovery
 
-    def outcomes(self, id: int, only: Iterable[str] | None = None) -> Segment | None:
+    def outcomes(self, id: int, only: Collection[str] | None = None) -> Segment | None:
         """The commit of the batch with that id; None if the id is newer than all."""
-        names = None if only is None else tuple(only)
         seq = self._index.find(id)
         if seq is not None:
             try:
-                return read_commit(self._disk, self.path, seq, names)
+                return read_commit(self._disk, self.path, seq, only)
             except StateError:
                 if segment_path(self.path, seq).exists():
                     raise
         elif self._lock is None:
             self._index = look(self._disk, self.path, Index)
             if (seq := self._index.find(id)) is not None:
-                return read_commit(self._disk, self.path, seq, names)
+                return read_commit(self._disk, self.path, seq, only)
         if self.last_id is None or id > self.last_id:
             return None
         if self._index.damaged:
@@ -185,19 +187,23 @@ class Journal:
             f"the oldest is {self._index.oldest_id}; open it with a larger retain to keep more"
         )
 
-    def snapshot(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        """Saves the state after the newest commit, then prunes; skipped while one is running or has just been made."""
+    def snapshot(self, header: dict[str, Any], tables: dict[str, pa.Table], *, wait: bool = False) -> None:
+        """Saves the state after the newest commit, then prunes; skipped while one is running or has just been made.
+
+        With `wait` it waits for the one that is running, and is done on return.
+        """
+        if wait and self._thread is not None:
+            self._thread.join()
         lock = self._writer()
         if self._thread is not None or self._index.has_snapshot():
             return
         stamped = {**header, "version": self.version, "last_id": self.last_id}
+        whole = Snapshot(self.seq, stamped, dict(tables))
         self._index.begin_snapshot()
-        if not self._background:
-            self._save(lock, self.seq, stamped, tables)
+        if wait or not self._background:
+            self._save(lock, whole)
             return
-        self._thread = threading.Thread(
-            target=self._save_aside, args=(lock, self.seq, stamped, tables), name="penstock-snapshot"
-        )
+        self._thread = threading.Thread(target=self._save_aside, args=(lock, whole), name="penstock-snapshot")
         self._thread.start()
 
     @property
@@ -209,6 +215,11 @@ class Journal:
     def version(self) -> int:
         """The number of batches committed so far."""
         return self._index.version
+
+    @property
+    def oldest(self) -> int:
+        """The oldest version that can be read."""
+        return self._index.oldest
 
     @property
     def last_id(self) -> int | None:
@@ -252,6 +263,7 @@ class Journal:
         self._raise_failure()
         if self._broken:
             raise StateError(f"state directory {self.path} is closed, or a write to it failed; reopen it")
+        self._lock.check_process()
         return self._lock
 
     def _raise_failure(self) -> None:
@@ -266,6 +278,12 @@ class Journal:
         except BaseException:
             self._broken = True
             raise
+
+    def _link(self, making: Path, final: Path) -> None:
+        try:
+            self._disk.link(making, final)
+        except (FileExistsError, FileNotFoundError) as error:
+            raise StateError(f"fenced: another writer was at {final}; nothing more is written") from error
 
     def _stamp(self, header: dict[str, Any], seq: int) -> dict[str, Any]:
         kind, id = header.get("kind", "batch"), header.get("id")
@@ -287,14 +305,14 @@ class Journal:
             "log": self.log,
         }
 
-    def _save(self, lock: WriterLock, seq: int, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+    def _save(self, lock: WriterLock, snapshot: Snapshot) -> None:
         with self._breaking():
-            manifest = write_snapshot(self._disk, self.path / SNAPSHOTS, seq, header, tables, lock.verify)
+            manifest = write_snapshot(self._disk, self.path / SNAPSHOTS, snapshot, lock.tag, lock.verify)
             prune(self._disk, self.path, self._index.end_snapshot(manifest, self._retain))
 
-    def _save_aside(self, lock: WriterLock, seq: int, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+    def _save_aside(self, lock: WriterLock, snapshot: Snapshot) -> None:
         try:
-            self._save(lock, seq, header, tables)
+            self._save(lock, snapshot)
         except BaseException as error:  # Kept for the caller's next commit or close.
             self._failure = error
 

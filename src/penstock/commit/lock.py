@@ -41,7 +41,7 @@ class WriterLock:
         self.epoch = epoch
         self._disk = disk
         self._fd = fd
-        self.token = secrets.token_hex(16)
+        self._token = secrets.token_hex(16)
         self._pid = os.getpid()
 
     @classmethod
@@ -61,7 +61,7 @@ class WriterLock:
             ) from error
         lock = cls(disk, path, fd, _read(disk, path).get("epoch", 0) + 1)
         try:
-            owner = {"epoch": lock.epoch, "token": lock.token, "pid": lock._pid, "host": socket.gethostname()}
+            owner = {"epoch": lock.epoch, "token": lock._token, "pid": lock._pid, "host": socket.gethostname()}
             disk.replace(path / OWNER, seal(owner))
         except BaseException:
             lock.release()
@@ -69,14 +69,21 @@ class WriterLock:
         _forget_in_children(lock)
         return lock
 
-    def verify(self) -> None:
-        """Raises unless this is still the directory's one writer."""
+    @property
+    def tag(self) -> str:
+        """For the names of what this writer is making, so that no two writers ever make the same file."""
+        return self._token[:8]
+
+    def check_process(self) -> None:
+        """Raises in a forked child, and after the release."""
         if self._pid != os.getpid():
-            raise StateError(
-                f"state directory {self.path} was opened by pid {self._pid}, which forked; open it anew here"
-            )
+            raise StateError(f"state directory {self.path} was opened by pid {self._pid}, which forked; reopen it here")
         if self._fd < 0:
             raise StateError(f"state directory {self.path} is closed; reopen it")
+
+    def verify(self) -> None:
+        """Raises unless this is still the directory's one writer."""
+        self.check_process()
         try:
             found = self._disk.stat(self.path / LOCK)
         except FileNotFoundError:
@@ -84,7 +91,7 @@ class WriterLock:
         held = os.fstat(self._fd)
         if (found.st_dev, found.st_ino) != (held.st_dev, held.st_ino):
             raise self._fenced(f"{LOCK} is not the file that was locked")
-        if _read(self._disk, self.path).get("token") != self.token:
+        if _read(self._disk, self.path).get("token") != self._token:
             raise self._fenced(f"it was opened for writing by {_owner(self._disk, self.path)}")
 
     def release(self) -> None:

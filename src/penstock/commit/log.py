@@ -76,12 +76,12 @@ def write_segment(disk: Disk, path: Path, header: dict[str, Any], parts: dict[st
     disk.write_new(path, encode(header, parts))
 
 
-def read_segment(disk: Disk, path: Path, only: Collection[str] | None = None) -> Segment:
-    """The segment with all its parts, or with those of `only` that it has."""
+def read_segment(disk: Disk, path: Path, only: Collection[str] | None = None, skip: Collection[str] = ()) -> Segment:
+    """The segment with all its parts, or with those of `only` that it has, but for those to skip."""
     fd = _open(disk, path)
     try:
         contents = _contents(disk, fd, path)
-        names = [name for name in contents.parts if only is None or name in only]
+        names = [name for name in contents.parts if (only is None or name in only) and name not in skip]
         parts = {name: _part(disk, fd, path, contents, name) for name in names}
         return Segment(contents.header, parts)
     finally:

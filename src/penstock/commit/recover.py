@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -71,6 +71,13 @@ class Scan:
     @property
     def sound(self) -> dict[int, Manifest]:
         return {seq: found for seq, found in self.snapshots.items() if isinstance(found, Manifest)}
+
+    @property
+    def oldest(self) -> int:
+        """The oldest version that can be read: 0 as long as no segment was pruned."""
+        first = min(self.sound, default=0)
+        whole = all(seq in self.segments for seq in range(1, first + 1))
+        return 0 if whole else self.sound[first].version
 
     @property
     def names(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -127,7 +134,9 @@ def look(disk: Disk, path: Path, use: Callable[[Scan], T]) -> T:
     return use(seen)
 
 
-def recover(disk: Disk, path: Path, upto: int | None, lazy: bool) -> Recovery:
+def recover(
+    disk: Disk, path: Path, upto: int | None, *, oldest: bool = False, skip: Collection[str] = (), lazy: bool = False
+) -> Recovery:
     """`lazy` leaves the segments on the disk until they are asked for: only where nobody prunes meanwhile."""
 
     def use(seen: Scan) -> Recovery:
@@ -135,16 +144,18 @@ def recover(disk: Disk, path: Path, upto: int | None, lazy: bool) -> Recovery:
         if upto is not None and not 0 <= upto <= version:
             raise StateError(f"state directory {path} has no version {upto}: its newest is {version}")
         damaged: dict[int, StateError] = {}
-        base = _base(disk, seen, upto, damaged)
+        base = _base(disk, seen, seen.oldest if oldest else upto, damaged)
         seqs = list(_after(seen, base, upto, damaged))
-        segments: Iterable[Segment] = (read_commit(disk, path, seq) for seq in seqs)
+        segments: Iterable[Segment] = (read_commit(disk, path, seq, skip=skip) for seq in seqs)
         return Recovery(base, iter(segments if lazy else list(segments)), seen, damaged)
 
     return look(disk, path, use)
 
 
-def read_commit(disk: Disk, path: Path, seq: int, only: Iterable[str] | None = None) -> Segment:
-    segment = read_segment(disk, segment_path(path, seq), None if only is None else set(only))
+def read_commit(
+    disk: Disk, path: Path, seq: int, only: Collection[str] | None = None, skip: Collection[str] = ()
+) -> Segment:
+    segment = read_segment(disk, segment_path(path, seq), only, skip)
     _check_seq(path, seq, segment.header.get("seq"))
     return segment
 
@@ -200,11 +211,11 @@ def _missing(
 ) -> StateError:
     path = segment_path(seen.path, seq)
     notes = "".join(f"; {error}" for error in damaged.values())
-    oldest = min((manifest.version for seq, manifest in seen.sound.items() if seq not in damaged), default=None)
-    if base is None and oldest is not None:
+    versions = [manifest.version for seq, manifest in seen.sound.items() if seq not in damaged]
+    if base is None and versions:
         return StateError(
             f"version {upto} of state directory {seen.path} is not retained any more ({path.name} is gone); "
-            f"the oldest version that can be read is {oldest}{notes}"
+            f"the oldest version that can be read is {min(versions)}{notes}"
         )
     return StateError(f"{path} is missing; restore it from a backup{notes}")
 

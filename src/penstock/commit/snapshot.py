@@ -5,7 +5,7 @@
         manifest.json                seq, header, and each file's size and crc32; sealed
 
 Invariants:
-- It is made in 000000000042.open, synced file by file, manifest last, and then renamed: a directory
+- It is made in 000000000042.TAG.open, synced file by file, manifest last, and then renamed: a directory
   under its own name was whole once.
 - It is removed manifest first: a directory without a manifest is no snapshot, whatever else it holds.
 - A table is handed out only after its bytes have met their crc.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,27 +56,20 @@ def snapshot_name(seq: int) -> str:
     return f"{seq:012d}"
 
 
-def write_snapshot(
-    disk: Disk, root: Path, seq: int, header: dict[str, Any], tables: dict[str, pa.Table], verify: Callable[[], None]
-) -> Manifest:
-    """Durable on return. `verify` may still forbid it just before it becomes visible."""
-    final = root / snapshot_name(seq)
-    making = final.with_name(final.name + ".open")
+def write_snapshot(disk: Disk, root: Path, snapshot: Snapshot, tag: str, verify: Callable[[], None]) -> Manifest:
+    """Durable on return. `tag` is the writer's own; `verify` may still forbid it just before it becomes visible."""
+    final = root / snapshot_name(snapshot.seq)
+    making = root / f"{final.name}.{tag}.open"
     disk.mkdir(making)
-    files: dict[str, dict[str, int]] = {}
-    for name, table in tables.items():
-        assert name.isidentifier(), f"table name {name!r} is no file name"
-        pieces = serialise(table, file=True)
-        size, crc = measure(pieces)
-        disk.write_new(making / f"{name}.arrow", pieces)
-        files[name] = {"size": size, "crc32": crc}
-    manifest = Manifest(seq, header, files)
-    content = {"seq": seq, "header": header, "files": files}
-    disk.write_new(making / MANIFEST, [memoryview(seal(content))])
-    disk.fsync_dir(making)
-    verify()
-    remove_snapshot(disk, final)  # Only a damaged one can be in the way.
-    disk.rename(making, final)
+    try:
+        manifest = _fill(disk, making, snapshot)
+        verify()
+        remove_snapshot(disk, final)  # Only a damaged one can be in the way.
+        disk.rename(making, final)
+    except BaseException:
+        with suppress(OSError, StateError):  # The next writer does it otherwise; but a full disk needs it now.
+            remove_snapshot(disk, making)
+        raise
     disk.fsync_dir(root)
     return manifest
 
@@ -117,6 +111,20 @@ def remove_snapshot(disk: Disk, path: Path) -> None:
     for name in names:
         disk.unlink(path / name)
     disk.rmdir(path)
+
+
+def _fill(disk: Disk, path: Path, snapshot: Snapshot) -> Manifest:
+    files: dict[str, dict[str, int]] = {}
+    for name, table in snapshot.tables.items():
+        assert name.isidentifier(), f"table name {name!r} is no file name"
+        pieces = serialise(table, file=True)
+        size, crc = measure(pieces)
+        disk.write_new(path / f"{name}.arrow", pieces)
+        files[name] = {"size": size, "crc32": crc}
+    content = {"seq": snapshot.seq, "header": snapshot.header, "files": files}
+    disk.write_new(path / MANIFEST, [memoryview(seal(content))])
+    disk.fsync_dir(path)
+    return Manifest(snapshot.seq, snapshot.header, files)
 
 
 def _read_table(disk: Disk, path: Path, file: dict[str, int]) -> pa.Table:

@@ -1,5 +1,6 @@
 """Plan -> numba source: one function that runs a batch, event after event.
 
+    for each block of events: ask for the slots that they will look at (ahead.py)
     for each event, in order:
         by its kind, the transaction's operations, fused:
             a lookup probes the hash index in place; a write pushes the old value to the undo log
@@ -15,7 +16,7 @@ free, rows, slots used).
 
 from __future__ import annotations
 
-from penstock.execute import emit
+from penstock.execute import ahead, emit
 from penstock.execute.emit import Source
 from penstock.execute.layout import (
     ENGINE_REASONS,
@@ -36,6 +37,7 @@ import numpy as np
 
 from penstock.execute import kernels as k_
 from penstock.state.hashing import ONE, TWO, combine, first
+from penstock.state.prefetch import BLOCK, prefetch
 from penstock.state.strings import compare as compare_text
 
 INF, NAN = np.inf, np.nan
@@ -89,7 +91,35 @@ class _Program:
         for argument in self.arguments():
             if argument.part.startswith("valid"):
                 out.line(f"{argument.name}_any = {argument.name}.size > 0")
-        out.line("for i in range(start, stop):")
+        out.line("for block in range(start, stop, BLOCK):")
+        with out.indented():
+            out.line("end = min(block + BLOCK, stop)")
+            self.ahead(out)
+            self.run_block(out)
+        self.store_counts(out)
+        out.line("return stop")
+
+    def ahead(self, out: Source) -> None:
+        """Ask for the slots of the index that the block will look at."""
+        wanted = {}
+        for transaction in self.plan.transactions:
+            number = self.event_number(transaction)
+            wanted[number] = ahead.foreseen(self.plan, transaction, number)
+        if not any(wanted.values()):
+            return
+        out.line("for i in range(block, end):")
+        with out.indented():
+            out.line("j = np.uint64(pos[i])")
+            word = "if"
+            for number, several in wanted.items():
+                out.line(f"{word} kind[i] == {number}:")
+                with out.indented():
+                    ahead.emit(out, several)
+                word = "elif"
+
+    def run_block(self, out: Source) -> None:
+        tables = range(len(self.plan.program.tables))
+        out.line("for i in range(block, end):")
         with out.indented():
             out.line("j = np.uint64(pos[i])")
             out.line("c = 0")
@@ -106,13 +136,14 @@ class _Program:
                     self.store_counts(out)
                     out.line("return i")
             out.line("code[i] = c")
-        self.store_counts(out)
-        out.line("return stop")
+
+    def event_number(self, transaction: TransactionPlan) -> int:
+        return next(n for n, e in enumerate(self.plan.program.events) if e.name == transaction.event)
 
     def transactions(self, out: Source) -> None:
         word = "if"
         for transaction in self.plan.transactions:
-            number = next(n for n, e in enumerate(self.plan.program.events) if e.name == transaction.event)
+            number = self.event_number(transaction)
             out.line(f"{word} kind[i] == {number}:  # {transaction.name}({transaction.event})")
             with out.indented():
                 self.transaction(out, transaction, number)

@@ -59,6 +59,13 @@ def rows(table: TableDef, rows: Any) -> pa.Table:
     return found
 
 
+def key(table: TableDef, parts: tuple[Any, ...]) -> pa.Table:
+    """One key, as a table of the key columns."""
+    where = f"table '{table.name}'"
+    arrays = [values([part], c.type, where=lambda _, c=c: _at(where, c)) for c, part in zip(table.keys, parts, strict=True)]
+    return pa.table(arrays, names=[c.name for c in table.keys])
+
+
 def _from_events(program: Program, batch: list[Any]) -> list[Arrived]:
     places: dict[str, list[int]] = {}
     found: dict[str, EventDef] = {}

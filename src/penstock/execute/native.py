@@ -29,7 +29,7 @@ from penstock.execute.intake import Arrived
 from penstock.execute.layout import FULL_LOG, Argument
 from penstock.execute.order import Ordered
 from penstock.plan.ir import Plan
-from penstock.state import hashing, strings
+from penstock.state import hashing, prefetch, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
 from penstock.state.tables import Tables
@@ -205,14 +205,15 @@ def cache_directory() -> Path:
 
 def _load(source: str, names: dict[str, Any]) -> Any:
     digest = hashlib.sha256()
-    for text in (source, __version__, nb.__version__, sys.version, *(_source_of(m) for m in (kernels, hashing, strings))):
+    for text in (source, __version__, nb.__version__, sys.version, *(_source_of(m) for m in (kernels, hashing, prefetch, strings))):
         digest.update(text.encode())
-    name = f"kernel_{digest.hexdigest()[:24]}"
+    name = f"penstock_kernel_{digest.hexdigest()[:24]}"
     path = _write(name, source)
-    spec = importlib.util.spec_from_file_location(f"penstock_generated.{name}", path)
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     vars(module).update(names)
+    sys.modules[name] = module  # numba finds a cached function's module by name
     spec.loader.exec_module(module)
     return module
 

@@ -257,31 +257,29 @@ class Emitter:
         """Leaves h at the key's slot (or the empty one for it), r what it holds, and tag its tag."""
         if len(keys) == 1:
             out.line(f"tag = np.int64({keys[0]})")
-            same = f"{t}_slots[h] == tag"
-        else:
-            out.line("tag = np.int64(0)")
-            for key in keys:
-                out.line(f"tag = combine(tag, {key})")
-            parts = " and ".join(f"{t}_k{k}[at] == {key}" for k, key in enumerate(keys))
-            same = None
+            out.line(f"h = first(tag, {t}_slots)")
+            # An empty slot may still hold the tag of what was there: then it is the slot for this key.
+            out.line(f"while {t}_slots[h] != tag and {t}_slots[h + ONE] != -1:")
+            with out.indented():
+                out.line(f"h = (h + TWO) & {t}_mask")
+            out.line(f"r = {t}_slots[h + ONE]")
+            return
+        out.line("tag = np.int64(0)")
+        for key in keys:
+            out.line(f"tag = combine(tag, {key})")
         out.line(f"h = first(tag, {t}_slots)")
         out.line("while True:")
         with out.indented():
             out.line(f"r = {t}_slots[h + ONE]")
-            if same:
-                out.line(f"if r == -1 or {same}:")
+            out.line("if r == -1:")
+            with out.indented():
+                out.line("break")
+            out.line(f"if {t}_slots[h] == tag:")
+            with out.indented():
+                out.line("at = np.uint64(r if r >= 0 else -2 - r)")
+                out.line(f"if {' and '.join(f'{t}_k{k}[at] == {key}' for k, key in enumerate(keys))}:")
                 with out.indented():
                     out.line("break")
-            else:
-                out.line("if r == -1:")
-                with out.indented():
-                    out.line("break")
-                out.line(f"if {t}_slots[h] == tag:")
-                with out.indented():
-                    out.line("at = np.uint64(r if r >= 0 else -2 - r)")
-                    out.line(f"if {parts}:")
-                    with out.indented():
-                        out.line("break")
             out.line(f"h = (h + TWO) & {t}_mask")
 
     def place(self, out: Source, op: Op, table: TableDef, t: str, keys: list[str], values: list[str]) -> None:
@@ -359,15 +357,14 @@ class Emitter:
             out.line(f"{self.val(op.id)} = {t}_c{k}[{x}] if {self.val(op.args[0])} >= 0 else {default}")
 
     def touch(self, out: Source, op: Op, x: str, t: str) -> None:
-        """The first write to a record in this batch makes it dirty."""
+        """The first write to a record in this batch makes it dirty; no branch, since no guess would be good."""
         n = t[1:]
-        out.line(f"if {t}_written[{x}] != batch:")
-        with out.indented():
-            if op.undo:
-                self.push(out, op.table, "written", x, f"{t}_written[{x}]")
-            out.line(f"{t}_written[{x}] = batch")
-            out.line(f"{t}_dirty[d{n}] = np.int64({x})")
-            out.line(f"d{n} += 1")
+        out.line(f"before = {t}_written[{x}]")
+        if op.undo:
+            self.push(out, op.table, "written", x, "before")
+        out.line(f"{t}_written[{x}] = batch")
+        out.line(f"{t}_dirty[d{n}] = np.int64({x})")
+        out.line(f"d{n} += before != batch")
 
     def store(self, out: Source, op: Op, t: str, k: int, type_: Type, x: str, value: str) -> None:
         if op.undo:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from penstock.declare.types import BOOL, FLOAT, INT, INT_MIN, MAX_DIGITS, Type
-from penstock.plan.values import Val, decimal_type, unscaled
+from penstock.plan.values import Val, decimal_type, fits, unscaled
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -46,6 +46,8 @@ def arithmetic(lo: Lowering, op: ast.operator, a: Val, b: Val, node: ast.AST) ->
             hint = "; write `1 if x else 0`" if one.type == BOOL else ""
             lo.body.refuse(node, f"'{sign}' takes numbers, not {one.type}{hint}")
     _refuse_loose(lo, code, sign, a, b, node)
+    if code in ("add", "sub"):
+        a, b = _aligned(lo, a, b), _aligned(lo, b, a)
     return lo.value(code, result_type(lo, code, a, b, node), a, b, node=node)
 
 
@@ -110,7 +112,15 @@ def compare(lo: Lowering, op: ast.cmpop, a: Val, b: Val, node: ast.AST) -> Val:
         lo.body.refuse(node, f"{a.type} and {b.type} do not compare")
     if kinds == {"bool"} and code not in ("eq", "ne"):
         lo.body.refuse(node, "bools have no order; use == or !=")
+    a, b = _aligned(lo, a, b), _aligned(lo, b, a)
     return lo.value(code, BOOL, a, b, node=node)
+
+
+def _aligned(lo: Lowering, literal: Val, other: Val) -> Val:
+    """A literal beside a decimal, at the decimal's scale already, where that is exact: nothing to scale at run time."""
+    if literal.literal is None or other.type.kind != "decimal" or literal.type.kind not in ("int", "decimal"):
+        return literal
+    return lo.bend(literal, other.type) if fits(literal.literal, other.type.scale) else literal
 
 
 def to_type(lo: Lowering, found: Val, type_: Type, node: ast.AST, what: str) -> Val:

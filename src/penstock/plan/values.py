@@ -81,7 +81,7 @@ def meet(a: Val, b: Val) -> tuple[Type, bool]:
         if literal.literal is None:
             continue
         if other.type.kind == "decimal" and literal.type.kind in ("int", "decimal"):
-            if _fits(literal, other.type.scale):
+            if fits(literal.literal, other.type.scale):
                 return other.type, True
         if other.type.kind == "float" and literal.type == INT:
             if abs(literal.literal) > EXACT_FLOAT:
@@ -95,6 +95,6 @@ def meet(a: Val, b: Val) -> tuple[Type, bool]:
     raise Mismatch(f"it is {a.type} on one path and {b.type} on another")
 
 
-def _fits(literal: Val, scale: int) -> bool:
-    constant = literal.literal
+def fits(constant: Decimal | int, scale: int) -> bool:
+    """Whether an exact constant can be held at this scale."""
     return scale_of(constant) <= scale and abs(unscaled(constant, scale)) < 10**MAX_DIGITS

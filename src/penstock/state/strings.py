@@ -18,6 +18,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from penstock.state.hashing import ONE, TWO, mix
+from penstock.state.prefetch import BLOCK, prefetch
 
 
 @intrinsic
@@ -83,28 +84,37 @@ def compare(starts: Any, data: Any, a: Any, b: Any) -> Any:
 def _intern(slots: Any, starts: Any, data: Any, count: Any, offsets: Any, source: Any, out: Any) -> Any:
     """Number every string of an Arrow array; room must have been made before. Returns the new count."""
     mask = np.uint64(slots.size - 1)
-    for i in range(out.size):
-        start, stop = np.int64(offsets[i]), np.int64(offsets[i + 1])
-        n = stop - start
-        h64 = np.int64(_hash(source, start, stop))
-        h = (np.uint64(h64) << ONE) & mask
-        while True:
-            number = slots[h + ONE]
-            if number == -1:
-                number = count
-                at = starts[count]
-                for k in range(n):
-                    data[at + k] = source[start + k]
-                starts[count + 1] = at + n
-                count += 1
-                slots[h] = h64
-                slots[h + ONE] = number
-                break
-            if slots[h] == h64 and starts[number + 1] - starts[number] == n:
-                if _same(data, starts[number], source, start, n):
+    hashes = np.empty(BLOCK, np.int64)
+    for block in range(0, out.size, BLOCK):
+        end = min(block + BLOCK, out.size)
+        for i in range(block, end):
+            hashes[i - block] = np.int64(_hash(source, np.int64(offsets[i]), np.int64(offsets[i + 1])))
+            prefetch(slots, (np.uint64(hashes[i - block]) << ONE) & mask)
+        for i in range(block, end):
+            number = slots[((np.uint64(hashes[i - block]) << ONE) & mask) + ONE]
+            if number >= 0:
+                prefetch(data, np.uint64(starts[number]))
+        for i in range(block, end):
+            start, n = np.int64(offsets[i]), np.int64(offsets[i + 1]) - np.int64(offsets[i])
+            h64 = hashes[i - block]
+            h = (np.uint64(h64) << ONE) & mask
+            while True:
+                number = slots[h + ONE]
+                if number == -1:
+                    number = count
+                    at = starts[count]
+                    for k in range(n):
+                        data[at + k] = source[start + k]
+                    starts[count + 1] = at + n
+                    count += 1
+                    slots[h] = h64
+                    slots[h + ONE] = number
                     break
-            h = (h + TWO) & mask
-        out[i] = number
+                if slots[h] == h64 and starts[number + 1] - starts[number] == n:
+                    if _same(data, starts[number], source, start, n):
+                        break
+                h = (h + TWO) & mask
+            out[i] = number
     return count
 
 

@@ -35,7 +35,7 @@ class TableState:
         self.columns: list[Any] = [np.zeros(capacity, dtype(c.type)) for c in definition.values]
         self.written = np.zeros(capacity, np.int64)
         self.flags = np.zeros(capacity, np.uint8)
-        self.dirty = np.zeros(capacity, np.int64)
+        self.dirty = np.zeros(capacity + 1, np.int64)  # a kernel writes one past the last before it knows
         self.graves = np.zeros(capacity, np.int64)
         self.free = np.zeros(capacity, np.int64)
         self.meta = np.zeros(8, np.int64)
@@ -52,14 +52,15 @@ class TableState:
             self.capacity = max(need, 2 * self.capacity)
             self.stored = np.hstack([self.stored, np.zeros((len(self.stored), self.capacity - self.stored.shape[1]), np.int64)])
             self.columns = [self._longer(c) for c in self.columns]
-            for name in ("written", "flags", "dirty", "graves", "free"):
+            for name in ("written", "flags", "graves", "free"):
                 setattr(self, name, self._longer(getattr(self, name)))
+            self.dirty = self._longer(self.dirty, 1)
         # At most half full, so that probes stay short.
         if 4 * self.capacity > self.slots.size:
             self.reindex()
 
-    def _longer(self, array: Any) -> Any:
-        out = np.zeros(self.capacity, array.dtype)
+    def _longer(self, array: Any, more: int = 0) -> Any:
+        out = np.zeros(self.capacity + more, array.dtype)
         out[: array.size] = array
         return out
 

@@ -7,8 +7,6 @@ Half and half. A share of the writes (`abort_ratio`) carries a negative last val
 after nine writes, all of which are undone.
 """
 
-# ruff: noqa: B905 - a body's zip ends with the shortest list.
-
 import numpy as np
 import pyarrow as pa
 

@@ -9,8 +9,6 @@ the latter by the table's check. A share of the bids (`abort_ratio`) offers noth
 name an item twice.
 """
 
-# ruff: noqa: B905 - a body's zip ends with the shortest list.
-
 import numpy as np
 import pyarrow as pa
 
