@@ -177,7 +177,7 @@ class Database:
                 try:
                     # So that code which has changed can open a log of inputs.
                     if self._log == "input" and not self._broken and self._journal.batches_since_snapshot:
-                        self._journal.snapshot({"plan": self._fingerprint}, self._tables.arrow())
+                        self._journal.snapshot({"plan": self._fingerprint}, self._tables.arrow(), wait=True)
                 finally:
                     self._journal.close()
 

@@ -63,7 +63,9 @@ class Kernel:
 
     def _compile(self) -> Any:
         module = _load(self.source, {f"raw_{name}": udf.compiled for name, udf in self.plan.udfs} | self._zeros())
-        module.kernel.compile(tuple(_numba_type(a) for a in self.layout.arguments))
+        signature = tuple(_numba_type(a) for a in self.layout.arguments)
+        if signature not in module.kernel.overloads:
+            module.kernel.compile(signature)
         return module.kernel
 
     def _zeros(self) -> dict[str, Any]:
@@ -208,6 +210,8 @@ def _load(source: str, names: dict[str, Any]) -> Any:
     for text in (source, __version__, nb.__version__, sys.version, *(_source_of(m) for m in (kernels, hashing, prefetch, strings))):
         digest.update(text.encode())
     name = f"penstock_kernel_{digest.hexdigest()[:24]}"
+    if name in sys.modules:  # this process has it already
+        return sys.modules[name]
     path = _write(name, source)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None

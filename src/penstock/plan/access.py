@@ -28,8 +28,59 @@ class Access:
     in_loop: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One way in which a transaction may abort."""
+
+    op: int
+    reason: str
+    needs: tuple[str, ...]  # the records that decide it
+
+
 def accesses(block: Block) -> tuple[Access, ...]:
     return tuple(_Finder(block).run())
+
+
+def requirements(block: Block) -> tuple[Requirement, ...]:
+    """Every reason for which the body may abort, with the records that decide it; equal ones once."""
+    finder = _Finder(block)
+    found: dict[tuple[str, tuple[str, ...]], Requirement] = {}
+    for op in block.walk():
+        for reason in _reasons(op):
+            needs = finder.deciders(op)
+            found.setdefault((reason, needs), Requirement(op.id, reason, needs))
+    return tuple(found.values())
+
+
+def given(block: Block) -> dict[str, tuple[str, ...]]:
+    """Returned field -> the records that it comes from."""
+    finder = _Finder(block)
+    out: dict[str, set[str]] = {}
+    for op in block.walk():
+        if op.code == "give":
+            out.setdefault(op.name, set()).update(finder.deciders(op))
+    return {name: tuple(sorted(needs)) for name, needs in out.items()}
+
+
+def _reasons(op: Op) -> tuple[str, ...]:
+    if not op.may_abort or op.is_loop:
+        return ()
+    match op.code:
+        case "abort":
+            return (op.name,)
+        case "field" | "list":
+            return (f"null {op.name}",)
+        case "locate" | "delete":
+            return (f"missing {op.table}",)
+        case "insert":
+            return (f"exists {op.table}",)
+        case "udf":
+            return (f"udf {op.name} failed",)
+        case "ensure":
+            return ()
+        case "div" | "floordiv" | "mod":
+            return ("division by zero",) if op.type is not None and op.type.kind == "float" else ("division by zero", "overflow")
+    return ("overflow",)
 
 
 class _Finder:
@@ -49,8 +100,7 @@ class _Finder:
             row = op if op.code in ("insert", "delete", "find") else self.ops[op.args[0]]
             if row.code == "self":
                 continue
-            count = len(row.args)
-            keys = row.args[: self._key_count(row)] if row.code == "insert" else row.args[:count]
+            keys = row.args[: row.const]  # an insert knows how many of its arguments are the key
             key = ", ".join(self.text(k) for k in keys)
             reads = self.sources(op, keys)
             needs = sorted({f"{t}[{k}]" for t, k in reads if (t, k) != (op.table, key)}) if op.code != "read" else []
@@ -58,10 +108,12 @@ class _Finder:
             out.append(Access(op.id, KINDS[op.code], op.table, keys, key, tuple(needs), from_event, op.id in self.loops))
         return out
 
-    def _key_count(self, row: Op) -> int:
-        """An insert's first arguments are its key; another lookup of the table knows how many."""
-        other = next((o for o in self.ops.values() if o.table == row.table and o.code in ("find", "locate", "delete", "ensure")), None)
-        return len(other.args) if other is not None else 1
+    def deciders(self, op: Op) -> tuple[str, ...]:
+        """The records whose values, or presence, decide what an operation does."""
+        found = {f"{table}[{key}]" for table, key in self.sources(op, ())}
+        if op.code in ("locate", "insert", "delete"):
+            found.add(f"{op.table}[{', '.join(self.text(k) for k in op.args[: op.const])}]")
+        return tuple(sorted(found))
 
     def sources(self, op: Op, keys: tuple[int, ...]) -> set[tuple[str, str]]:
         found: set[int] = set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.plan.access import Access, accesses
+from penstock.plan.access import Access, accesses, given, requirements
 from penstock.plan.ir import Block, Op, Plan
 
 
@@ -15,8 +15,7 @@ def explain(plan: Plan) -> str:
         out += ["", f"check {check.table} or \"{check.text}\"", *_block(check.block)]
     for transaction in plan.transactions:
         out += ["", f"transaction {transaction.name}({transaction.event})", *_block(transaction.block)]
-        found = accesses(transaction.block)
-        out += [f"  {line}" for line in _accesses(found)]
+        out += [f"  {line}" for line in _summary(transaction.block)]
     if plan.program.returns:
         out += ["", "returns " + ", ".join(f"{name}: {type_}" for name, type_ in plan.program.returns)]
     return "\n".join(out) + "\n"
@@ -71,13 +70,24 @@ def _line(op: Op) -> str:
     return f"{left}{text}{guard}{safe}"
 
 
-def _accesses(found: tuple[Access, ...]) -> list[str]:
+def _summary(block: Block) -> list[str]:
+    """What a schedule needs to know: what is touched, what may abort it, what comes out."""
+    touched = list(dict.fromkeys(_access(access) for access in accesses(block)))
+    required = [f'"{r.reason}"{_by(r.needs)}' for r in requirements(block)]
+    returned = [f"{name}{_by(needs)}" for name, needs in given(block).items()]
     out = []
-    for access in found:
-        text = f"{access.kind} {access.table}[{access.key}]"
-        if access.needs:
-            text += f" needs {', '.join(access.needs)}"
-        if not access.key_from_event:
-            text += " (key from state: serial)"
-        out.append(text)
-    return ["accesses"] + ["  " + line for line in out] if out else []
+    for title, lines in (("accesses", touched), ("requires, or aborts with", required), ("returns", returned)):
+        if lines:
+            out += [title, *("  " + line for line in lines)]
+    return out
+
+
+def _by(needs: tuple[str, ...]) -> str:
+    return f" by {', '.join(needs)}" if needs else ""
+
+
+def _access(access: Access) -> str:
+    text = f"{access.kind} {access.table}[{access.key}]"
+    if access.needs:
+        text += f" needs {', '.join(access.needs)}"
+    return text if access.key_from_event else text + " (key from state: serial)"

@@ -65,7 +65,7 @@ class Op:
     line: int = 0
     table: str = ""
     name: str = ""  # a column, a field, a reason, a function
-    const: Any = None  # const: the value; item: which list; range: the step
+    const: Any = None  # const: the value; item: which list; range: the step; insert: how many arguments are the key
     body: tuple[Op, ...] = ()  # loops
     carries: tuple[Carry, ...] = ()  # loops
     until: int | None = None  # loops: a bool of the body that ends it after this turn

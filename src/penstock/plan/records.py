@@ -84,7 +84,7 @@ def _insert(lo: Lowering, table: TableDef, given: list[Val], node: ast.Call) -> 
             lo.body.refuse(node, f"{table.name}.insert needs '{column.name}', which has no default")
         else:
             values.append(default(lo, column))
-    lo.emit("insert", tuple(v.id for v in (*key, *values)), ROW, table=table.name, node=node)
+    lo.emit("insert", tuple(v.id for v in (*key, *values)), ROW, table=table.name, node=node, const=len(key))
     return RecordRef(table, key, optional=False)
 
 

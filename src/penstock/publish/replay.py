@@ -112,7 +112,7 @@ class Replay:
 
 def recover(journal: Journal, replay: Replay, upto: int | None = None) -> Recovered:
     begun = time.perf_counter()
-    replay.run(journal.recover(upto))
+    replay.run(journal.recover(upto, skip=("outcomes",)))
     return Recovered(journal.version if upto is None else upto, replay.changes, time.perf_counter() - begun)
 
 
@@ -122,7 +122,7 @@ def history(journal: Journal, replay: Replay, table: TableDef, key: pa.Table) ->
     strings = replay.tables.strings
     rows: list[dict[str, Any]] = []
     last: dict[str, Any] | None = None
-    for segment in replay.steps(journal.recover(oldest=True)):
+    for segment in replay.steps(journal.recover(oldest=True, skip=("outcomes",))):
         row = state.rows_of(state.keys_of(key, strings))
         there = state.arrow(row, strings).to_pylist()[0] if row[0] >= 0 else None
         if segment is None:
