@@ -6,13 +6,11 @@ from penstock.declare.app import check, key, order
 from penstock.declare.app import id_ as id
 from penstock.declare.objects import abort, require, udf
 from penstock.declare.types import decimal
-from penstock.engine import Database
 from penstock.errors import DeclarationError, InputError, PenstockError, StateError
 from penstock.schedule.policy import Policy
 
 __all__ = [
     "App",
-    "Database",
     "DeclarationError",
     "InputError",
     "PenstockError",

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.commit import Disk
 from penstock.declare.app import Declarations
 from penstock.declare.objects import EventType, Table
-from penstock.engine import Database
 from penstock.execute.reference import Reference
 from penstock.plan.build import Lowered, agree, build, lower_check, lower_transaction
 from penstock.plan.ir import Plan
+
+if TYPE_CHECKING:
+    from penstock.engine import Database
 
 
 class App(Declarations):
@@ -71,6 +73,9 @@ class App(Declarations):
         retain: how many versions stay readable. snapshot_every: batches between two snapshots, which are
         written in the background unless background=False. disk: how files are reached, for fault tests.
         """
+        # numba looks for its cache as soon as a kernel is defined: not before somebody runs one.
+        from penstock.engine import Database
+
         return Database(self.plan, path, log=log, retain=retain, snapshot_every=snapshot_every, background=background, disk=disk)
 
     def reference(self) -> Reference:

@@ -25,5 +25,6 @@ def pay(e: Pay):
     total = 0
     for amount in e.amounts:
         total += amount
-    Account[e.key].balance += total + Decimal("0.5")
+    ps.require(total < Decimal("99.5"), "too much")
+    Account[e.key].balance += total
     return {"total": total if total > 1 else 1}

@@ -24,7 +24,7 @@ BASE = {"errors", "_version"}
 # What stands above the stages may import them all; these two are in order, the rest are leaves that only users import.
 ABOVE = ("engine", "app")
 
-ALLOWED: dict[str, set[str]] = {stage: {*STAGES[: i + 1], "errors", "observe"} for i, stage in enumerate(STAGES)}
+ALLOWED: dict[str, set[str]] = {stage: {*STAGES[: i + 1], *BASE, "observe"} for i, stage in enumerate(STAGES)}
 ALLOWED |= {
     "errors": set(),
     "_version": set(),

@@ -117,18 +117,19 @@ def recover(journal: Journal, replay: Replay, upto: int | None = None) -> Recove
 
 
 def history(journal: Journal, replay: Replay, table: TableDef, key: pa.Table) -> pa.Table:
-    """Every retained change of one record: version, change (kept, written, deleted), and its columns."""
+    """Every retained change of one record: version, change (kept, loaded, written, deleted), and its columns."""
     state = replay.tables[table.name]
-    strings = replay.tables.strings
     rows: list[dict[str, Any]] = []
     last: dict[str, Any] | None = None
     for segment in replay.steps(journal.recover(oldest=True, skip=("outcomes",))):
+        strings = replay.tables.strings  # another one after it was made anew
         row = state.rows_of(state.keys_of(key, strings))
         there = state.arrow(row, strings).to_pylist()[0] if row[0] >= 0 else None
         if segment is None:
             change, version = "kept", journal.oldest
         else:
-            change, version = "written", segment.header["version"]
+            change = "loaded" if segment.header["kind"] == "load" else "written"
+            version = segment.header["version"]
             if there is not None and last is not None and state.written[row[0]] != version:
                 continue
         if there is None and last is not None:
