@@ -65,8 +65,16 @@ class App(Declarations):
         """What every transaction reads, writes, requires and returns, as text."""
         return self.plan.explain()
 
-    def open(self, path: str | os.PathLike[str] | None = None, *, log: str = "changes", retain: int = 100,
-             snapshot_every: int = 50, background: bool = True, disk: Disk | None = None) -> Database:
+    def open(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        log: str = "changes",
+        retain: int = 100,
+        snapshot_every: int = 50,
+        background: bool = True,
+        disk: Disk | None = None,
+    ) -> Database:
         """A database: in memory, or durable in a directory.
 
         log: "changes" (records as each batch left them) or "input" (events; opening runs them again).
@@ -76,7 +84,9 @@ class App(Declarations):
         # numba looks for its cache as soon as a kernel is defined: not before somebody runs one.
         from penstock.engine import Database
 
-        return Database(self.plan, path, log=log, retain=retain, snapshot_every=snapshot_every, background=background, disk=disk)
+        return Database(
+            self.plan, path, log=log, retain=retain, snapshot_every=snapshot_every, background=background, disk=disk
+        )
 
     def reference(self) -> Reference:
         """The law's other side: the uncompiled functions, one by one, over dicts."""

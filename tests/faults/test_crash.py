@@ -80,7 +80,9 @@ def batch(k: int) -> list[Any]:
         if rng.random() < 0.2:
             events.append(Close(ts=rng.randrange(40), id_=rng.choice(names)))
         else:
-            events.append(Move(ts=rng.randrange(40), src=rng.choice(names), dst=rng.choice(names), amount=rng.randrange(1 + i)))
+            events.append(
+                Move(ts=rng.randrange(40), src=rng.choice(names), dst=rng.choice(names), amount=rng.randrange(1 + i))
+            )
     return events
 
 
@@ -107,7 +109,9 @@ def open_db(path: Path, log: str, disk: Disk | None = None, background: bool = F
     return bank.open(path, log=log, retain=3, snapshot_every=2, background=background, disk=disk)
 
 
-def job(path: Path, log: str, acknowledge: Callable[[int], object], disk: Disk | None = None, background: bool = False) -> None:
+def job(
+    path: Path, log: str, acknowledge: Callable[[int], object], disk: Disk | None = None, background: bool = False
+) -> None:
     for stop in (REOPEN_AT, BATCHES):
         with open_db(path, log, disk, background) as db:
             if db.table(Account).num_rows == 0:
@@ -117,7 +121,9 @@ def job(path: Path, log: str, acknowledge: Callable[[int], object], disk: Disk |
                 acknowledge(k + 1)
 
 
-def killed(path: Path, run: Callable[[Callable[[int], object]], None], after_s: float | None = None) -> tuple[bool, int]:
+def killed(
+    path: Path, run: Callable[[Callable[[int], object]], None], after_s: float | None = None
+) -> tuple[bool, int]:
     """Run it in a child; whether it was killed, and the last batch that it acknowledged."""
     reading, writing = os.pipe()
     child = os.fork()

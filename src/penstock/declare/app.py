@@ -138,6 +138,7 @@ class Declarations:
         return TransactionDef(function.__name__, function, event)
 
     def _event_of(self, annotation: Any, function: Callable[..., Any], where: str) -> EventDef:
+        found: EventDef | None
         if isinstance(annotation, EventType):
             found = annotation.definition
         else:
@@ -150,7 +151,8 @@ class Declarations:
 
     def _refuse_twice(self, name: str) -> None:
         # DuckDB's names ignore case, so Account and account would be one table there.
-        if name.lower() in {d.name.lower() for d in (*self.program.tables, *self.program.events)}:
+        taken = [t.name for t in self.program.tables] + [e.name for e in self.program.events]
+        if name.lower() in {other.lower() for other in taken}:
             raise DeclarationError(f"'{name}' is declared twice in app '{self.program.name}'")
 
 
@@ -172,7 +174,9 @@ def _annotations(cls: type) -> dict[str, Any]:
             try:
                 annotation = eval(annotation, scope or vars(sys.modules[cls.__module__]))
             except Exception as error:
-                raise DeclarationError(f"'{cls.__name__}', '{name}': cannot read its type {annotation!r}: {error}") from None
+                raise DeclarationError(
+                    f"'{cls.__name__}', '{name}': cannot read its type {annotation!r}: {error}"
+                ) from None
         out[name] = annotation
     return out
 

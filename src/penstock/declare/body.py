@@ -59,7 +59,9 @@ def read(function: Callable[..., Any], label: str) -> Body:
             "declare it in a file or a notebook cell"
         ) from None
     if not isinstance(tree, ast.FunctionDef):
-        raise DeclarationError(f"{label} ({file}:{code.co_firstlineno}): decorate a plain `def`, not {type(tree).__name__}")
+        raise DeclarationError(
+            f"{label} ({file}:{code.co_firstlineno}): decorate a plain `def`, not {type(tree).__name__}"
+        )
     ast.increment_lineno(tree, code.co_firstlineno - 1)
     arguments = tree.args
     if len(arguments.args) != 1 or arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:

@@ -1,14 +1,14 @@
 """Types of columns and fields, and how each one looks at the Arrow border.
 
-    written in Python      Type                         Arrow
-    int                    Type("int")                  int64
-    float                  Type("float")                float64
-    bool                   Type("bool")                 bool
-    str                    Type("str")                  string
-    ps.decimal(18, 2)      Type("decimal", 18, 2)       decimal128(18, 2)
-    datetime.datetime      Type("datetime")             timestamp[us, UTC]
-    datetime.date          Type("date")                 date32
-    list[T] (events only)  Type("list", item=T)         list<T>
+written in Python      Type                         Arrow
+int                    Type("int")                  int64
+float                  Type("float")                float64
+bool                   Type("bool")                 bool
+str                    Type("str")                  string
+ps.decimal(18, 2)      Type("decimal", 18, 2)       decimal128(18, 2)
+datetime.datetime      Type("datetime")             timestamp[us, UTC]
+datetime.date          Type("date")                 date32
+list[T] (events only)  Type("list", item=T)         list<T>
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from penstock.execute.layout import (
 from penstock.execute.operations import Emitter
 from penstock.plan.ir import Plan, TransactionPlan
 
-_IMPORTS = '''\
+_IMPORTS = """\
 import numba as nb
 import numpy as np
 
@@ -41,7 +41,7 @@ from penstock.state.prefetch import BLOCK, prefetch
 from penstock.state.strings import compare as compare_text
 
 INF, NAN = np.inf, np.nan
-'''
+"""
 
 _COUNTS = (("n", 0), ("f", 1), ("d", 2), ("g", 3), ("u", 4))
 

@@ -51,7 +51,7 @@ def number(value: Any) -> str:
 
 def udf_wrapper(name: str, fingerprint: str) -> str:
     """A udf that raises must not stop the batch: it says that it failed."""
-    return f'''
+    return f"""
 
 @nb.njit(nogil=True, error_model="python")
 def udf_{name}(*args):  # {fingerprint}
@@ -59,7 +59,7 @@ def udf_{name}(*args):  # {fingerprint}
         return True, raw_{name}(*args)
     except Exception:
         return False, zero_{name}
-'''
+"""
 
 
 def fingerprint(function: Callable[..., Any], depth: int = 0) -> str:
@@ -72,5 +72,7 @@ def fingerprint(function: Callable[..., Any], depth: int = 0) -> str:
         if isinstance(inner, types.FunctionType) and depth < 8:
             parts.append(f"{name}={fingerprint(inner, depth + 1)}")
         else:
-            parts.append(f"{name}={value!r}" if isinstance(value, int | float | str | tuple) else f"{name}:{type(value)}")
+            parts.append(
+                f"{name}={value!r}" if isinstance(value, int | float | str | tuple) else f"{name}:{type(value)}"
+            )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -62,7 +62,9 @@ def rows(table: TableDef, rows: Any) -> pa.Table:
 def key(table: TableDef, parts: tuple[Any, ...]) -> pa.Table:
     """One key, as a table of the key columns."""
     where = f"table '{table.name}'"
-    arrays = [values([part], c.type, where=lambda _, c=c: _at(where, c)) for c, part in zip(table.keys, parts, strict=True)]
+    arrays = []
+    for c, part in zip(table.keys, parts, strict=True):
+        arrays.append(values([part], c.type, where=lambda _, c=c: _at(where, c)))  # type: ignore[misc]
     return pa.table(arrays, names=[c.name for c in table.keys])
 
 

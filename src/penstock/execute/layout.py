@@ -49,7 +49,10 @@ def table_arguments(plan: Plan, number: int) -> list[Argument]:
         out.append(Argument(f"{t}_c{k}", "table", table.name, f"column{k}", column.type))
         if column.type.kind == "float":
             out.append(Argument(f"{t}_b{k}", "table", table.name, f"bits{k}"))
-    out += [Argument(f"{t}_{part}", "table", table.name, part) for part in ("written", "flags", "dirty", "graves", "free", "meta")]
+    out += [
+        Argument(f"{t}_{part}", "table", table.name, part)
+        for part in ("written", "flags", "dirty", "graves", "free", "meta")
+    ]
     return out
 
 

@@ -181,7 +181,11 @@ def _numba_type(argument: Argument) -> Any:
     if argument.part in scalar:
         return types.int64
     element = {
-        "kind": types.uint8, "code": types.int32, "flags": types.uint8, "data": types.uint8, "given": types.boolean,
+        "kind": types.uint8,
+        "code": types.int32,
+        "flags": types.uint8,
+        "data": types.uint8,
+        "given": types.boolean,
     }.get(argument.part, types.int64)
     if argument.type is not None:
         element = _element(argument.type)
@@ -207,7 +211,13 @@ def cache_directory() -> Path:
 
 def _load(source: str, names: dict[str, Any]) -> Any:
     digest = hashlib.sha256()
-    for text in (source, __version__, nb.__version__, sys.version, *(_source_of(m) for m in (kernels, hashing, prefetch, strings))):
+    for text in (
+        source,
+        __version__,
+        nb.__version__,
+        sys.version,
+        *(_source_of(m) for m in (kernels, hashing, prefetch, strings)),
+    ):
         digest.update(text.encode())
     name = f"penstock_kernel_{digest.hexdigest()[:24]}"
     if name in sys.modules:  # this process has it already

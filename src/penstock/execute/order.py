@@ -71,10 +71,10 @@ def _radix(ts: Any) -> Any:
         for b in range(size):
             counts[b + 1] += counts[b]
         for i in range(n):
-            b = np.int64((keys[i] >> shift) & mask)
-            other[counts[b]] = order[i]
-            keys_other[counts[b]] = keys[i]
-            counts[b] += 1
+            digit = np.int64((keys[i] >> shift) & mask)
+            other[counts[digit]] = order[i]
+            keys_other[counts[digit]] = keys[i]
+            counts[digit] += 1
         order, other = other, order
         keys, keys_other = keys_other, keys
         shift += np.uint64(_RADIX_BITS)
@@ -146,7 +146,10 @@ def order(program: Program, arrived: list[Arrived]) -> Ordered:
     ts = columns[0] if len(columns) == 1 else np.concatenate([np.zeros(0, np.int64), *columns])
     sizes = [c.size for c in columns]
     places = [a.arrival for a in arrived]
-    in_turn = all(p.size == 0 or (p[0] == s and p[-1] == s + p.size - 1) for p, s in zip(places, np.cumsum([0, *sizes]), strict=False))
+    in_turn = all(
+        p.size == 0 or (p[0] == s and p[-1] == s + p.size - 1)
+        for p, s in zip(places, np.cumsum([0, *sizes]), strict=False)
+    )
     starts = np.cumsum([0, *sizes[:-1]]).astype(np.int64)
     place = _ties(arrived, ts, _argsort(ts, starts), None if in_turn else np.concatenate(places))
     kinds = np.array([program.events.index(a.event) for a in arrived], np.uint8)

@@ -79,7 +79,11 @@ def _reasons(op: Op) -> tuple[str, ...]:
         case "ensure":
             return ()
         case "div" | "floordiv" | "mod":
-            return ("division by zero",) if op.type is not None and op.type.kind == "float" else ("division by zero", "overflow")
+            return (
+                ("division by zero",)
+                if op.type is not None and op.type.kind == "float"
+                else ("division by zero", "overflow")
+            )
     return ("overflow",)
 
 
@@ -105,7 +109,9 @@ class _Finder:
             reads = self.sources(op, keys)
             needs = sorted({f"{t}[{k}]" for t, k in reads if (t, k) != (op.table, key)}) if op.code != "read" else []
             from_event = not any(self.depends(k, set()) for k in keys)
-            out.append(Access(op.id, KINDS[op.code], op.table, keys, key, tuple(needs), from_event, op.id in self.loops))
+            out.append(
+                Access(op.id, KINDS[op.code], op.table, keys, key, tuple(needs), from_event, op.id in self.loops)
+            )
         return out
 
     def deciders(self, op: Op) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ def explain(plan: Plan) -> str:
         columns = ", ".join(f"{c.name}: {c.type}{' key' if c.key else ''}" for c in table.columns)
         out.append(f"table {table.name}({columns})")
     for check in plan.checks:
-        out += ["", f"check {check.table} or \"{check.text}\"", *_block(check.block)]
+        out += ["", f'check {check.table} or "{check.text}"', *_block(check.block)]
     for transaction in plan.transactions:
         out += ["", f"transaction {transaction.name}({transaction.event})", *_block(transaction.block)]
         out += [f"  {line}" for line in _summary(transaction.block)]
@@ -45,7 +45,7 @@ def _line(op: Op) -> str:
         case "const":
             text = f"const {op.const!r}"
         case "field" | "list":
-            text = f"{op.code} {op.name}" + (" or abort \"null " + op.name + '"' if op.const else "")
+            text = f"{op.code} {op.name}" + (' or abort "null ' + op.name + '"' if op.const else "")
         case "item":
             text = f"item {op.const}"
         case "read" | "read_or" | "write":

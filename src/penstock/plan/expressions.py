@@ -31,7 +31,9 @@ def any_value(lo: Lowering, node: ast.expr) -> Val | RecordRef:
         case ast.Name(id=name) if name in lo.env:
             binding = lo.env[name]
             if isinstance(binding, Unassigned):
-                lo.body.refuse(node, f"'{name}' may be unassigned here; assign it on every path, before line {binding.line}")
+                lo.body.refuse(
+                    node, f"'{name}' may be unassigned here; assign it on every path, before line {binding.line}"
+                )
             return binding
         case ast.Name(id=name) if name in lo.locals:
             lo.body.refuse(node, f"'{name}' may be unassigned here; assign it first")
@@ -91,8 +93,9 @@ def _value(lo: Lowering, node: ast.expr) -> Val:
             return global_value(lo, lo.body.lookup(name), name, node)
         case ast.Attribute():
             return _attribute(lo, node)
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)) if number is not True \
-                and number is not False:
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)) if (
+            number is not True and number is not False
+        ):
             return constant(lo, -number, node)
         case ast.UnaryOp(op=ast.USub()):
             return negate(lo, value(lo, node.operand), node)
@@ -111,8 +114,11 @@ def _value(lo: Lowering, node: ast.expr) -> Val:
             lo.body.refuse(node, "strings cannot be built in a transaction; build them after, from the outcomes")
         case ast.Subscript():
             lo.body.refuse(node, "only tables can be indexed; loop over a list with 'for x in e.xs'")
-    lo.body.refuse(node, f"'{type(node).__name__}' cannot be compiled; use names, fields, columns, arithmetic, "
-                         "comparisons and calls to " + SUPPORTED_CALLS)
+    lo.body.refuse(
+        node,
+        f"'{type(node).__name__}' cannot be compiled; use names, fields, columns, arithmetic, "
+        "comparisons and calls to " + SUPPORTED_CALLS,
+    )
 
 
 # -- constants and names ------------------------------------------------------------------------
@@ -137,7 +143,9 @@ def constant(lo: Lowering, found: Any, node: ast.AST) -> Val:
         case datetime.date():
             return lo.const(found, Type("date"))
         case None:
-            lo.body.refuse(node, "None is not a value here; a null field aborts when it is used, and Table.get(k) has defaults")
+            lo.body.refuse(
+                node, "None is not a value here; a null field aborts when it is used, and Table.get(k) has defaults"
+            )
     lo.body.refuse(node, f"a constant of type {type(found).__name__} cannot be compiled")
 
 
@@ -155,8 +163,11 @@ def global_value(lo: Lowering, found: Any, name: str, node: ast.AST) -> Val:
         lo.body.refuse(node, f"'{name}' is not defined")
     if isinstance(found, bool | int | float | str | Decimal | datetime.date):
         return constant(lo, found, node)
-    lo.body.refuse(node, f"'{name}' ({type(found).__name__}) is not a value that can be compiled; "
-                         "use int, float, bool, str, Decimal, datetime or date constants")
+    lo.body.refuse(
+        node,
+        f"'{name}' ({type(found).__name__}) is not a value that can be compiled; "
+        "use int, float, bool, str, Decimal, datetime or date constants",
+    )
 
 
 def table_of(lo: Lowering, node: ast.expr) -> Any:
@@ -263,7 +274,9 @@ def _logic(lo: Lowering, node: ast.expr) -> Val:
 def _only_bool(lo: Lowering, node: ast.expr) -> Val:
     found = value(lo, node)
     if found.type != BOOL:
-        lo.body.refuse(node, f"'and'/'or' as a value takes bools, not {found.type}; compare it, or use a conditional expression")
+        lo.body.refuse(
+            node, f"'and'/'or' as a value takes bools, not {found.type}; compare it, or use a conditional expression"
+        )
     return found
 
 
@@ -390,7 +403,11 @@ def _extreme(lo: Lowering, node: ast.Call, better: str) -> Val:
 
 def _decimal_call(lo: Lowering, node: ast.Call) -> Val:
     argument = _arguments(lo, node, 1)[0]
-    if isinstance(argument, ast.Constant) and isinstance(argument.value, str | int) and not isinstance(argument.value, bool):
+    if (
+        isinstance(argument, ast.Constant)
+        and isinstance(argument.value, str | int)
+        and not isinstance(argument.value, bool)
+    ):
         try:
             return decimal_constant(lo, Decimal(argument.value), node)
         except ArithmeticError:
@@ -420,7 +437,9 @@ def _udf_result(lo: Lowering, function: objects.Udf, signature: str, node: ast.A
         function.compiled.compile(types_)
     except Exception as error:
         first = str(error).strip().splitlines()
-        lo.body.refuse(node, f"udf '{function.name}' cannot be compiled for ({signature}): {first[-1] if first else error}")
+        lo.body.refuse(
+            node, f"udf '{function.name}' cannot be compiled for ({signature}): {first[-1] if first else error}"
+        )
     result = function.compiled.overloads[types_].signature.return_type
     if isinstance(result, numba.types.Boolean):
         return BOOL
@@ -437,7 +456,9 @@ def _udf_result(lo: Lowering, function: objects.Udf, signature: str, node: ast.A
 def iterable(lo: Lowering, node: ast.For) -> tuple[str, tuple[Val, ...], tuple[Type, ...], int]:
     """What a `for` runs over: (code, arguments, types of a turn's items, step)."""
     match node.iter:
-        case ast.Call(func=ast.Name() as name, args=args) if static(lo, name) is zip and args and not node.iter.keywords:
+        case ast.Call(func=ast.Name() as name, args=args) if (
+            static(lo, name) is zip and args and not node.iter.keywords
+        ):
             lists = tuple(list_field(lo, a) for a in args)
         case ast.Call(func=ast.Name() as name, args=args) if static(lo, name) is range:
             return _range(lo, node.iter, args)

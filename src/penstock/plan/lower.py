@@ -26,7 +26,6 @@ from penstock.plan import expressions
 from penstock.plan.ir import Carry, Op
 from penstock.plan.values import Binding, Mismatch, RecordRef, Unassigned, Val, meet, unscaled
 
-
 # What is assumed of a carry while its loop's body is lowered: type, literal, loose.
 Shape = tuple[Type, Any, bool]
 Shapes = dict[str, list[Shape]]
@@ -61,8 +60,9 @@ class Lowering:
 
     # -- emitting ---------------------------------------------------------------------------
 
-    def emit(self, code: str, args: tuple[int, ...] = (), type: Type | None = None, node: ast.AST | None = None,
-             **more: Any) -> int:
+    def emit(
+        self, code: str, args: tuple[int, ...] = (), type: Type | None = None, node: ast.AST | None = None, **more: Any
+    ) -> int:
         self.count += 1
         line = getattr(node, "lineno", 0)
         guard = more.pop("guard", self.path)
@@ -142,7 +142,9 @@ class Lowering:
                     self.body.refuse(target, "a column holds a value, not a record; store its key")
                 expressions.write_column(self, target, binding)
             case ast.Subscript():
-                self.body.refuse(target, "a record is changed column by column: Account[k].balance = 5, or Account.insert(k, …)")
+                self.body.refuse(
+                    target, "a record is changed column by column: Account[k].balance = 5, or Account.insert(k, …)"
+                )
             case _:
                 self.body.refuse(target, "assign to a name or to a record's column")
 
@@ -196,7 +198,10 @@ class Lowering:
         return self.select(node, f"'{name}'", test, a, b)
 
     def join_records(self, node: ast.AST, name: str, test: Val, a: Val | RecordRef, b: Val | RecordRef) -> RecordRef:
-        if not (isinstance(a, RecordRef) and isinstance(b, RecordRef)) or (a.table, a.optional) != (b.table, b.optional):
+        if not (isinstance(a, RecordRef) and isinstance(b, RecordRef)) or (a.table, a.optional) != (
+            b.table,
+            b.optional,
+        ):
             self.body.refuse(node, f"'{name}' is not the same kind of record on both paths; use two names")
         keys = [self.select(node, f"'{name}'", test, x, y) for x, y in zip(a.keys, b.keys, strict=True)]
         return RecordRef(a.table, tuple(keys), a.optional)
@@ -259,7 +264,9 @@ class Lowering:
         if node.orelse:
             self.body.refuse(node.orelse[0], "'else' on a loop cannot be compiled; set a name before 'break'")
         code, args, items, step = expressions.iterable(self, node)
-        changed = {n.id for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        changed = {
+            n.id for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
         changed |= {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
         carried = {n: self.env[n] for n in sorted(changed) if isinstance(self.env.get(n), Val | RecordRef)}
         # A carry's type is known only once the body is: a literal bends to what the body adds to it. So lower the
@@ -278,8 +285,16 @@ class Lowering:
             assumed = settled
         self.finish(node, op, after, saved)
 
-    def turn(self, node: ast.For, code: str, args: tuple[Val, ...], items: tuple[Type, ...], step: int,
-             carried: dict[str, Binding], assumed: Shapes) -> tuple[Op, dict[str, Any], Shapes]:
+    def turn(
+        self,
+        node: ast.For,
+        code: str,
+        args: tuple[Val, ...],
+        items: tuple[Type, ...],
+        step: int,
+        carried: dict[str, Binding],
+        assumed: Shapes,
+    ) -> tuple[Op, dict[str, Any], Shapes]:
         """Lower the body once under the assumed types of its carries."""
         outer_ops, outer_env = self.ops, self.env
         inits = {n: [self.bend(v, a[0]) for v, a in zip(_flat(carried[n]), assumed[n], strict=True)] for n in assumed}
@@ -315,8 +330,18 @@ class Lowering:
             carries.append(Carry(flag, BOOL, no.id, returned))
             after["$returned"] = flag
         self.count += 1
-        op = Op(self.count, code, tuple(a.id for a in args), None, None, node.lineno, const=step, body=body,
-                carries=tuple(carries), until=until)
+        op = Op(
+            self.count,
+            code,
+            tuple(a.id for a in args),
+            None,
+            None,
+            node.lineno,
+            const=step,
+            body=body,
+            carries=tuple(carries),
+            until=until,
+        )
         return op, after, settled
 
     def settle(self, node: ast.AST, name: str, first: Val, phi: Val, last: Val) -> Shape:
@@ -326,7 +351,9 @@ class Lowering:
         type_, loose = self.meeting(node, f"'{name}' in this loop", first, last)
         return type_, None, loose
 
-    def end_of_turn(self, node: ast.AST, names: dict[str, Binding]) -> tuple[dict[str, list[Val]], int | None, int | None]:
+    def end_of_turn(
+        self, node: ast.AST, names: dict[str, Binding]
+    ) -> tuple[dict[str, list[Val]], int | None, int | None]:
         """The carries' next values over every way a turn can end; what ends the loop; what returned."""
         assert self.exits is not None
         ends = list(self.exits)
@@ -367,8 +394,20 @@ class Lowering:
         """Back outside: the loop becomes one operation, its carries the names' values."""
         env, path, left, exits, _ = saved
         self.env, self.path, self.left, self.exits, self.dead = dict(env), path, left, exits, False
-        self.ops.append(Op(op.id, op.code, op.args, None, path, op.line, const=op.const, body=op.body,
-                           carries=op.carries, until=op.until))
+        self.ops.append(
+            Op(
+                op.id,
+                op.code,
+                op.args,
+                None,
+                path,
+                op.line,
+                const=op.const,
+                body=op.body,
+                carries=op.carries,
+                until=op.until,
+            )
+        )
         returned = after.pop("$returned", None)
         self.env.update(after)
         for name in {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}:

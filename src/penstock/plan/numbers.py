@@ -57,13 +57,22 @@ def result_type(lo: Lowering, code: str, a: Val, b: Val, node: ast.AST) -> Type:
         lo.body.refuse(node, 'a decimal and a float do not mix; write the constant as Decimal("0.05")')
     if "decimal" in kinds:
         x, y = a.type.scale, b.type.scale
-        scale = {"add": max(x, y), "sub": max(x, y), "mod": max(x, y), "mul": x + y, "floordiv": 0,
-                 "div": max(x, y, QUOTIENT_SCALE)}[code]
+        scale = {
+            "add": max(x, y),
+            "sub": max(x, y),
+            "mod": max(x, y),
+            "mul": x + y,
+            "floordiv": 0,
+            "div": max(x, y, QUOTIENT_SCALE),
+        }[code]
         if scale > MAX_DIGITS:
             lo.body.refuse(node, f"this product has {scale} digits after the point; at most {MAX_DIGITS} can be held")
         if code == "div" and scale - x + y > MAX_DIGITS:
-            lo.body.refuse(node, f"dividing by a decimal with {y} digits after the point needs more than {MAX_DIGITS} digits; "
-                                 "store it with fewer")
+            lo.body.refuse(
+                node,
+                f"dividing by a decimal with {y} digits after the point needs more than {MAX_DIGITS} digits; "
+                "store it with fewer",
+            )
         return decimal_type(scale)
     if "float" in kinds or code == "div":
         return FLOAT
@@ -81,8 +90,11 @@ def _refuse_loose(lo: Lowering, code: str, sign: str, a: Val, b: Val, node: ast.
         if kind == "decimal" and same and code in ("add", "sub") and other.type.scale >= loose.type.scale:
             continue
         instead = "0.0" if kind == "float" else f'Decimal("{0:.{loose.type.scale}f}")'
-        lo.body.refuse(node, f"'{sign}': one side is a {kind} on one path and a literal on another, and Python would "
-                             f"compute it otherwise; write the literal as {instead}")
+        lo.body.refuse(
+            node,
+            f"'{sign}': one side is a {kind} on one path and a literal on another, and Python would "
+            f"compute it otherwise; write the literal as {instead}",
+        )
 
 
 def negate(lo: Lowering, a: Val, node: ast.AST, code: str = "neg") -> Val:
@@ -90,7 +102,9 @@ def negate(lo: Lowering, a: Val, node: ast.AST, code: str = "neg") -> Val:
     if a.type.kind not in NUMBERS:
         lo.body.refuse(node, f"{what} takes a number, not {a.type}")
     if a.loose and a.type.kind == "float":
-        lo.body.refuse(node, f"{what}: this is a float on one path and an int literal on another; write the literal as 0.0")
+        lo.body.refuse(
+            node, f"{what}: this is a float on one path and an int literal on another; write the literal as 0.0"
+        )
     if code == "neg" and isinstance(a.literal, Decimal):
         # copy_negate keeps every digit; unary minus would round to the context's precision.
         constant = a.literal.copy_negate()

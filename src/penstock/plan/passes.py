@@ -1,10 +1,10 @@
 """Passes over a plan, in order: each takes a plan and gives a plan that means the same.
 
-    settle   convert returned values to the type that their field has in the whole app
-    share    look a record or a field up once, where nothing in between can have changed it
-    loosen   drop guards from cheap operations that can neither abort nor be seen
-    prune    drop values that nobody uses
-    undo     mark the writes that nothing later can abort: they need no undo
+settle   convert returned values to the type that their field has in the whole app
+share    look a record or a field up once, where nothing in between can have changed it
+loosen   drop guards from cheap operations that can neither abort nor be seen
+prune    drop values that nobody uses
+undo     mark the writes that nothing later can abort: they need no undo
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ def keys(lo: Lowering, table: TableDef, given: list[Val], node: ast.AST) -> tupl
         names = ", ".join(c.name for c in table.keys)
         lo.body.refuse(node, f"table '{table.name}' has {len(table.keys)} key column(s) ({names}), not {len(given)}")
     return tuple(
-        to_type(lo, v, c.type, node, f"key '{c.name}' of table '{table.name}'") for v, c in zip(given, table.keys, strict=True)
+        to_type(lo, v, c.type, node, f"key '{c.name}' of table '{table.name}'")
+        for v, c in zip(given, table.keys, strict=True)
     )
 
 
@@ -52,7 +53,9 @@ def method(lo: Lowering, table: TableDef, name: str, node: ast.Call) -> RecordRe
     from penstock.plan.expressions import value
 
     if name not in ("get", "insert") or any(k.arg is None for k in node.keywords):
-        lo.body.refuse(node, f"table '{table.name}' has no method '{name}'; use {table.name}[k], get, insert, in or del")
+        lo.body.refuse(
+            node, f"table '{table.name}' has no method '{name}'; use {table.name}[k], get, insert, in or del"
+        )
     given = [value(lo, a) for a in node.args]
     if name == "get":
         if node.keywords:
@@ -131,13 +134,17 @@ def _read_key(lo: Lowering, found: RecordRef, column: Column, node: ast.AST) -> 
 def read_self(lo: Lowering, node: ast.Attribute) -> Val:
     assert lo.table is not None
     column = _column(lo, lo.table, node.attr, node)
-    return lo.value("read", _read_type(column.type), Val(lo.self_row, ROW), node=node, table=lo.table.name, name=column.name)
+    return lo.value(
+        "read", _read_type(column.type), Val(lo.self_row, ROW), node=node, table=lo.table.name, name=column.name
+    )
 
 
 def write(lo: Lowering, found: RecordRef, target: ast.Attribute, new: Val) -> None:
     column = _column(lo, found.table, target.attr, target)
     if column.key:
-        lo.body.refuse(target, f"'{column.name}' is a key of table '{found.table.name}'; delete the record and insert another")
+        lo.body.refuse(
+            target, f"'{column.name}' is a key of table '{found.table.name}'; delete the record and insert another"
+        )
     stored = to_type(lo, new, column.type, target, f"column '{column.name}'")
     row = _row(lo, "ensure" if found.optional else "locate", found, target)
     lo.emit("write", (row.id, stored.id), table=found.table.name, name=column.name, node=target)

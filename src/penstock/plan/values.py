@@ -90,7 +90,7 @@ def meet(a: Val, b: Val) -> tuple[Type, bool]:
     if a.type.kind == b.type.kind == "decimal":
         raise Mismatch(
             f"decimals with {a.type.scale} and {b.type.scale} digits after the point do not share a name; "
-            "give both the same number of digits (for a constant: Decimal(\"0.00\"))"
+            'give both the same number of digits (for a constant: Decimal("0.00"))'
         )
     raise Mismatch(f"it is {a.type} on one path and {b.type} on another")
 

@@ -25,8 +25,9 @@ from penstock.state.strings import Strings
 STATUS = pa.array(["committed", "aborted", "late"], pa.string())
 
 
-def outcomes(program: Program, reasons: tuple[str, ...], batch: Ordered, result: Result, strings: Strings,
-             version: int) -> pa.Table:
+def outcomes(
+    program: Program, reasons: tuple[str, ...], batch: Ordered, result: Result, strings: Strings, version: int
+) -> pa.Table:
     n = batch.count
     aborted = result.code != 0
     names = [t.name for t in program.transactions]
@@ -36,7 +37,9 @@ def outcomes(program: Program, reasons: tuple[str, ...], batch: Ordered, result:
         number[events.index(transaction.event.name)] = k
     columns: dict[str, Any] = {
         "transaction": _text(number[batch.kind], names),
-        "ts": pa.Array.from_buffers((program.order_type() or INT).arrow(), n, [None, pa.py_buffer(np.ascontiguousarray(batch.ts))]),
+        "ts": pa.Array.from_buffers(
+            (program.order_type() or INT).arrow(), n, [None, pa.py_buffer(np.ascontiguousarray(batch.ts))]
+        ),
         "status": _text(aborted.astype(np.int32), STATUS),
         "reason": _text(result.code - 1, list(reasons), aborted),
         "version": pa.array(np.full(n, version, np.int64)),
@@ -53,7 +56,9 @@ def outcomes(program: Program, reasons: tuple[str, ...], batch: Ordered, result:
 
 def _text(numbers: Any, texts: Any, valid: Any = None) -> pa.Array:
     bits = None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    indices = pa.Array.from_buffers(pa.int32(), numbers.size, [bits, pa.py_buffer(np.ascontiguousarray(numbers, np.int32))])
+    indices = pa.Array.from_buffers(
+        pa.int32(), numbers.size, [bits, pa.py_buffer(np.ascontiguousarray(numbers, np.int32))]
+    )
     dictionary = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.string())
     assert TEXT.index_type == pa.int32()
     return pa.DictionaryArray.from_arrays(indices, dictionary, safe=False)
@@ -65,6 +70,10 @@ def _ids(program: Program, batch: Ordered) -> pa.Array:
     parts = []
     for arrived in batch.arrived:
         id_ = arrived.event.id
-        parts.append(one_chunk(arrived.table.column(id_)).cast(type_.arrow()) if id_ else pa.nulls(arrived.table.num_rows, type_.arrow()))
+        parts.append(
+            one_chunk(arrived.table.column(id_)).cast(type_.arrow())
+            if id_
+            else pa.nulls(arrived.table.num_rows, type_.arrow())
+        )
     every = pa.concat_arrays(parts) if len(parts) != 1 else parts[0]
     return every if batch.place is None else every.take(pa.array(batch.place))

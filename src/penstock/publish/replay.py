@@ -95,8 +95,8 @@ class Replay:
     def _execute(self, segment: Segment) -> None:
         if segment.header["plan"] != self.fingerprint:
             raise StateError(
-                f"app '{self.program.name}': batch {segment.header['version']} was logged as input by other transactions; "
-                "reopen it with the code that wrote it, and close it, which makes a snapshot"
+                f"app '{self.program.name}': batch {segment.header['version']} was logged as input, and the "
+                "transactions have changed since; open it with the code that wrote it and close it: that makes a snapshot"
             )
         tables = {n.removeprefix("event:"): t for n, t in segment.parts.items() if n.startswith("event:")}
         arrived = [
@@ -106,7 +106,7 @@ class Replay:
         batch = order(self.program, arrived)
         lanes = self.kernel.encode(self.tables, batch)
         self.kernel.run(self.tables, batch, lanes, segment.header["version"])
-        self.changes += sum(int(t.meta[2]) for t in self.tables.by_name.values())
+        self.changes += self.tables.dirty_count()
         self.tables.end_batch()
 
 

@@ -45,7 +45,9 @@ def validity(array: pa.Array) -> Any:
     """Which values are not null, as bools; empty where none is null."""
     if array.null_count == 0:
         return np.zeros(0, np.bool_)
-    bits = np.unpackbits(np.frombuffer(array.buffers()[0], np.uint8), count=array.offset + len(array), bitorder="little")
+    bits = np.unpackbits(
+        np.frombuffer(array.buffers()[0], np.uint8), count=array.offset + len(array), bitorder="little"
+    )
     return bits[array.offset :].astype(np.bool_)
 
 

@@ -1,8 +1,8 @@
 """How a typed value lies in an array: three lanes for all types.
 
-    int64    int, decimal (unscaled), str (its number in the string pool), datetime (us), date (days)
-    float64  float
-    bool     bool
+int64    int, decimal (unscaled), str (its number in the string pool), datetime (us), date (days)
+float64  float
+bool     bool
 """
 
 from __future__ import annotations

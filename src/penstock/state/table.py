@@ -50,7 +50,9 @@ class TableState:
         need = int(self.meta[USED]) + extra
         if need > self.capacity:
             self.capacity = max(need, 2 * self.capacity)
-            self.stored = np.hstack([self.stored, np.zeros((len(self.stored), self.capacity - self.stored.shape[1]), np.int64)])
+            self.stored = np.hstack(
+                [self.stored, np.zeros((len(self.stored), self.capacity - self.stored.shape[1]), np.int64)]
+            )
             self.columns = [self._longer(c) for c in self.columns]
             for name in ("written", "flags", "graves", "free"):
                 setattr(self, name, self._longer(getattr(self, name)))

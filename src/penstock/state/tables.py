@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.declare.model import Program
 from penstock.state.strings import Strings
-from penstock.state.table import TableState
+from penstock.state.table import DIRTY, ROWS, TableState
 
 # Making the pool anew costs a pass over every string column; below this many strings it is not worth it.
 _COMPACT_ABOVE = 1 << 20
@@ -38,6 +38,10 @@ class Tables:
                 out[name] = (table.arrow(written, self.strings), keys)
         return out
 
+    def dirty_count(self) -> int:
+        """Records that the running batch has written or deleted."""
+        return sum(int(table.meta[DIRTY]) for table in self.by_name.values())
+
     def apply(self, name: str, written: pa.Table, deleted: pa.Table, batch: int) -> None:
         """Changes that a log holds."""
         table = self.by_name[name]
@@ -55,13 +59,13 @@ class Tables:
         lanes = [lane for table in self.by_name.values() for lane in _string_lanes(table)]
         used = np.zeros(self.strings.count, np.bool_)
         for table, lane in lanes:
-            used[lane[: table.meta[0]]] = True
+            used[lane[: table.meta[ROWS]]] = True
         old = np.flatnonzero(used)
         fresh = Strings()
         renumbered = np.zeros(self.strings.count, np.int64)
         renumbered[old] = fresh.intern(self.strings.arrow(old))
         for table, lane in lanes:
-            lane[: table.meta[0]] = renumbered[lane[: table.meta[0]]]
+            lane[: table.meta[ROWS]] = renumbered[lane[: table.meta[ROWS]]]
         self.strings = fresh
         for table in self.by_name.values():
             if any(c.type.kind == "str" for c in table.definition.keys):

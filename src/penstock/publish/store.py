@@ -1,0 +1,150 @@
+"""Where a database's batches are kept: in a state directory, or nowhere but in memory.
+
+Both answer the same calls, so that the engine need not know which it has. What a segment holds is in
+replay.py; how it gets to the disk is commit/'s business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.commit import Disk, Journal
+from penstock.declare.model import Program, TableDef
+from penstock.errors import StateError
+from penstock.execute.intake import Arrived
+from penstock.execute.native import Kernel
+from penstock.publish import replay
+from penstock.publish.replay import Recovered, Replay
+from penstock.publish.view import View
+from penstock.state.tables import Tables
+
+LOGS = ("changes", "input")
+# Outcomes that a database in memory keeps, for batches that are sent again.
+_KEPT_IN_MEMORY = 100
+
+
+class Memory:
+    """Nothing outlives the process; outcomes are kept for a while."""
+
+    def __init__(self, program: Program) -> None:
+        self._app = program.name
+        self._tables = Tables(program)
+        self._outcomes: dict[int, pa.Table] = {}
+
+    def recover(self) -> tuple[Tables, Recovered]:
+        return self._tables, Recovered(0, 0, 0.0)
+
+    def outcomes(self, id: int) -> pa.Table | None:
+        return self._outcomes.get(id)
+
+    def commit(self, tables: Tables, arrived: list[Arrived], outcomes: pa.Table, id: int | None) -> None:
+        if id is not None:
+            self._outcomes[id] = outcomes
+            while len(self._outcomes) > _KEPT_IN_MEMORY:
+                del self._outcomes[next(iter(self._outcomes))]
+
+    def load(self, table: TableDef, rows: pa.Table) -> None:
+        pass
+
+    def snapshot_if_due(self, tables: Tables) -> None:
+        pass
+
+    def view(self, version: int) -> View:
+        raise self._refusal("older versions")
+
+    def history(self, table: TableDef, key: pa.Table) -> pa.Table:
+        raise self._refusal("history")
+
+    def close(self, tables: Tables | None) -> None:
+        pass
+
+    def _refusal(self, what: str) -> StateError:
+        return StateError(f"app '{self._app}': a database in memory keeps no {what}; open it with a path")
+
+
+class Durable:
+    """A state directory and its journal."""
+
+    def __init__(
+        self,
+        program: Program,
+        kernel: Kernel,
+        path: str | os.PathLike[str],
+        *,
+        log: str,
+        retain: int,
+        snapshot_every: int,
+        background: bool,
+        disk: Disk | None,
+    ) -> None:
+        if log not in LOGS:
+            raise StateError(f'log={log!r} is not a way to log; write log="changes" or log="input"')
+        self._program, self._kernel, self._log = program, kernel, log
+        # A log of inputs is worth only what its transactions are.
+        self._fingerprint = hashlib.sha256(kernel.source.encode()).hexdigest()[:16]
+        self._journal = Journal.open(
+            path,
+            _identity(program),
+            log=log,
+            retain=retain,
+            snapshot_every=snapshot_every,
+            background=background,
+            disk=disk,
+        )
+
+    def recover(self) -> tuple[Tables, Recovered]:
+        follower = self._replay()
+        try:
+            return follower.tables, replay.recover(self._journal, follower)
+        except BaseException:
+            self._journal.close()
+            raise
+
+    def outcomes(self, id: int) -> pa.Table | None:
+        segment = self._journal.outcomes(id, ["outcomes"])
+        return None if segment is None else segment.parts["outcomes"]
+
+    def commit(self, tables: Tables, arrived: list[Arrived], outcomes: pa.Table, id: int | None) -> None:
+        parts = replay.input_parts(arrived) if self._log == "input" else replay.changes_parts(tables)
+        self._journal.commit({"kind": "batch", "id": id, **self._plan()}, {**parts, "outcomes": outcomes})
+
+    def load(self, table: TableDef, rows: pa.Table) -> None:
+        self._journal.commit({"kind": "load", "id": None}, {f"load:{table.name}": rows})
+
+    def snapshot_if_due(self, tables: Tables) -> None:
+        if self._journal.due:
+            self._journal.snapshot(self._plan(), tables.arrow())
+
+    def view(self, version: int) -> View:
+        follower = self._replay()
+        replay.recover(self._journal, follower, version)
+        return View(version, follower.tables.arrow())
+
+    def history(self, table: TableDef, key: pa.Table) -> pa.Table:
+        return replay.history(self._journal, self._replay(), table, key)
+
+    def close(self, tables: Tables | None) -> None:
+        """tables: as they are, or None where they cannot be trusted."""
+        try:
+            # So that transactions which have changed since can open a log of inputs.
+            if self._log == "input" and tables is not None and self._journal.batches_since_snapshot:
+                self._journal.snapshot(self._plan(), tables.arrow(), wait=True)
+        finally:
+            self._journal.close()
+
+    def _plan(self) -> dict[str, Any]:
+        return {"plan": self._fingerprint}
+
+    def _replay(self) -> Replay:
+        # A kernel with logs of its own: the database's may be running in another thread.
+        return Replay(self._program, self._kernel.twin(), self._fingerprint)
+
+
+def _identity(program: Program) -> dict[str, Any]:
+    """Whose state this is: the app, and the tables it declares."""
+    tables = {t.name: {c.name: str(c.type) + (" key" if c.key else "") for c in t.columns} for t in program.tables}
+    return {"app": program.name, "tables": tables}
