@@ -22,22 +22,10 @@ from penstock.declare.body import Body
 from penstock.declare.model import EventDef, TableDef
 from penstock.declare.objects import Udf
 from penstock.declare.types import BOOL, Type
-from penstock.plan import expressions
-from penstock.plan.ir import Carry, Op
-from penstock.plan.values import Binding, Mismatch, RecordRef, Unassigned, Val, meet, unscaled
-
-# What is assumed of a carry while its loop's body is lowered: type, literal, loose.
-Shape = tuple[Type, Any, bool]
-Shapes = dict[str, list[Shape]]
-
-
-@dataclass(slots=True)
-class Exit:
-    """A place that leaves a loop's turn: break, continue or return."""
-
-    kind: str
-    guard: int | None
-    env: dict[str, Binding]
+from penstock.plan import calls, expressions, loops
+from penstock.plan.ir import Op
+from penstock.plan.numbers import arithmetic
+from penstock.plan.values import Binding, Exit, Mismatch, RecordRef, Unassigned, Val, meet, unscaled
 
 
 @dataclass(slots=True)
@@ -84,6 +72,11 @@ class Lowering:
     def negated(self, a: int) -> int:
         return self.emit("not", (a,), BOOL, guard=None)
 
+    def fresh(self, type_: Type) -> int:
+        self.count += 1
+        self.types[self.count] = type_
+        return self.count
+
     # -- statements -------------------------------------------------------------------------
 
     def block(self, statements: list[ast.stmt]) -> None:
@@ -97,7 +90,7 @@ class Lowering:
             case ast.Expr(value=ast.Constant(value=str())) | ast.Pass():
                 pass
             case ast.Expr(value=ast.Call() as call):
-                expressions.call_statement(self, call)
+                calls.statement(self, call)
             case ast.Assign(targets=[target], value=value):
                 self.assign(target, value)
             case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
@@ -107,7 +100,7 @@ class Lowering:
             case ast.If():
                 self.branch(node)
             case ast.For():
-                self.loop(node)
+                loops.lower(self, node)
             case ast.Return():
                 self.give(node)
                 self.leave("return")
@@ -157,12 +150,12 @@ class Lowering:
                     record = expressions.record(self, target.value)
                     old = expressions.read_column(self, record, target)
                     right = expressions.value(self, node.value)
-                    result = expressions.arithmetic(self, node.op, old, right, node)
+                    result = arithmetic(self, node.op, old, right, node)
                     expressions.write_record(self, record, target, result)
                 else:
                     old = expressions.value(self, ast.copy_location(ast.Name(target.id, ast.Load()), target))
                     right = expressions.value(self, node.value)
-                    self.store(target, expressions.arithmetic(self, node.op, old, right, node))
+                    self.store(target, arithmetic(self, node.op, old, right, node))
             case _:
                 self.body.refuse(node, "change a name or a record's column")
 
@@ -257,203 +250,6 @@ class Lowering:
         if self.exits is not None:
             self.exits.append(Exit(kind, self.path, dict(self.env)))
         self.dead = self.left = True
-
-    # -- loops ------------------------------------------------------------------------------
-
-    def loop(self, node: ast.For) -> None:
-        if node.orelse:
-            self.body.refuse(node.orelse[0], "'else' on a loop cannot be compiled; set a name before 'break'")
-        code, args, items, step = expressions.iterable(self, node)
-        changed = {
-            n.id for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
-        changed |= {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
-        carried = {n: self.env[n] for n in sorted(changed) if isinstance(self.env.get(n), Val | RecordRef)}
-        # A carry's type is known only once the body is: a literal bends to what the body adds to it. So lower the
-        # body until the assumed types hold; each round can only widen a literal, so this ends.
-        assumed = {n: [_shape(v) for v in _flat(b)] for n, b in carried.items()}
-        while True:
-            mark, before = self.count, len(self.ops)
-            saved = (self.env, self.path, self.left, self.exits, self.returns)
-            self.returns = {k: list(v) for k, v in self.returns.items()}
-            op, after, settled = self.turn(node, code, args, items, step, carried, assumed)
-            if settled == assumed:
-                break
-            self.env, self.path, self.left, self.exits, self.returns = saved
-            self.count = mark
-            del self.ops[before:]
-            assumed = settled
-        self.finish(node, op, after, saved)
-
-    def turn(
-        self,
-        node: ast.For,
-        code: str,
-        args: tuple[Val, ...],
-        items: tuple[Type, ...],
-        step: int,
-        carried: dict[str, Binding],
-        assumed: Shapes,
-    ) -> tuple[Op, dict[str, Any], Shapes]:
-        """Lower the body once under the assumed types of its carries."""
-        outer_ops, outer_env = self.ops, self.env
-        inits = {n: [self.bend(v, a[0]) for v, a in zip(_flat(carried[n]), assumed[n], strict=True)] for n in assumed}
-        self.ops, self.path, self.left, self.exits, self.dead = [], None, False, [], False
-        self.env = dict(outer_env)
-        phis: dict[str, list[Val]] = {}
-        for name, shapes in assumed.items():
-            phis[name] = [Val(self.fresh(type_), type_, literal, loose) for type_, literal, loose in shapes]
-            self.env[name] = _like(carried[name], phis[name])
-        for name in {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}:
-            if name not in carried:
-                self.env[name] = Unassigned(node.lineno)
-        self.bind_items(node.target, items, node)
-        self.block(node.body)
-        nexts, until, returned = self.end_of_turn(node, carried)
-        settled: Shapes = {}
-        for name in assumed:
-            settled[name] = [
-                self.settle(node, name, first, phi, one)
-                for first, phi, one in zip(_flat(carried[name]), phis[name], nexts[name], strict=True)
-            ]
-        carries = [
-            Carry(phi.id, phi.type, init.id, self.bend(one, phi.type).id if one.type != phi.type else one.id)
-            for name in assumed
-            for phi, init, one in zip(phis[name], inits[name], nexts[name], strict=True)
-            if settled[name] == assumed[name]
-        ]
-        body, self.ops, self.env = tuple(self.ops), outer_ops, outer_env
-        after: dict[str, Any] = {n: _like(carried[n], p) for n, p in phis.items()}
-        if returned is not None:
-            no = self.const(False, BOOL)
-            flag = self.fresh(BOOL)
-            carries.append(Carry(flag, BOOL, no.id, returned))
-            after["$returned"] = flag
-        self.count += 1
-        op = Op(
-            self.count,
-            code,
-            tuple(a.id for a in args),
-            None,
-            None,
-            node.lineno,
-            const=step,
-            body=body,
-            carries=tuple(carries),
-            until=until,
-        )
-        return op, after, settled
-
-    def settle(self, node: ast.AST, name: str, first: Val, phi: Val, last: Val) -> Shape:
-        """What a carry must be, given how it starts and how a turn leaves it."""
-        if last.id == phi.id:
-            return _shape(phi)
-        type_, loose = self.meeting(node, f"'{name}' in this loop", first, last)
-        return type_, None, loose
-
-    def end_of_turn(
-        self, node: ast.AST, names: dict[str, Binding]
-    ) -> tuple[dict[str, list[Val]], int | None, int | None]:
-        """The carries' next values over every way a turn can end; what ends the loop; what returned."""
-        assert self.exits is not None
-        ends = list(self.exits)
-        if not self.dead:
-            ends.insert(0, Exit("end", self.path, self.env))
-        self.path = None
-        for name, first in names.items():
-            if any(not _alike(first, end.env[name]) for end in ends):
-                self.body.refuse(node, f"'{name}' changes between a value and a record in this loop; use two names")
-        # Every path may abort: then the turn has no end at all, and nothing carries on.
-        nexts = {n: _flat(ends[0].env[n]) if ends else _flat(self.env[n]) for n in names}
-        for end in ends[1:]:
-            if end.guard is None:
-                nexts = {n: _flat(end.env[n]) for n in names}
-                continue
-            test = Val(end.guard, BOOL)
-            for name in names:
-                nexts[name] = [
-                    self.select(node, f"'{name}' in this loop", test, new, old)
-                    for new, old in zip(_flat(end.env[name]), nexts[name], strict=True)
-                ]
-        until = self.any_of([e.guard for e in ends if e.kind in ("break", "return")])
-        returned = self.any_of([e.guard for e in ends if e.kind == "return"])
-        return nexts, until, returned
-
-    def any_of(self, guards: list[int | None]) -> int | None:
-        if not guards:
-            return None
-        if None in guards:
-            return self.const(True, BOOL).id
-        total = guards[0]
-        for guard in guards[1:]:
-            assert total is not None and guard is not None
-            total = self.emit("or", (total, guard), BOOL, guard=None)
-        return total
-
-    def finish(self, node: ast.For, op: Op, after: dict[str, Any], saved: tuple[Any, ...]) -> None:
-        """Back outside: the loop becomes one operation, its carries the names' values."""
-        env, path, left, exits, _ = saved
-        self.env, self.path, self.left, self.exits, self.dead = dict(env), path, left, exits, False
-        self.ops.append(
-            Op(
-                op.id,
-                op.code,
-                op.args,
-                None,
-                path,
-                op.line,
-                const=op.const,
-                body=op.body,
-                carries=op.carries,
-                until=op.until,
-            )
-        )
-        returned = after.pop("$returned", None)
-        self.env.update(after)
-        for name in {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}:
-            if name not in after:
-                self.env[name] = Unassigned(node.lineno)
-        if returned is not None:
-            here = self.both(path, returned)
-            if self.exits is not None:
-                self.exits.append(Exit("return", here, dict(self.env)))
-            self.path = self.both(path, self.negated(returned))
-            self.left = True
-
-    def bind_items(self, target: ast.expr, items: tuple[Type, ...], node: ast.AST) -> None:
-        names = target.elts if isinstance(target, ast.Tuple) else [target]
-        if len(names) != len(items) or not all(isinstance(n, ast.Name) for n in names):
-            self.body.refuse(target, f"this loop gives {len(items)} value(s) a turn; name as many")
-        for k, (name, type_) in enumerate(zip(names, items, strict=True)):
-            self.store(name, self.value("item", type_, node=node, const=k, guard=None))
-
-    def fresh(self, type_: Type) -> int:
-        self.count += 1
-        self.types[self.count] = type_
-        return self.count
-
-
-def _shape(value: Val) -> Shape:
-    return value.type, value.literal, value.loose
-
-
-def _alike(a: Binding, b: Binding) -> bool:
-    if isinstance(a, RecordRef) and isinstance(b, RecordRef):
-        return (a.table, a.optional) == (b.table, b.optional)
-    return isinstance(a, Val) and isinstance(b, Val)
-
-
-def _flat(binding: Any) -> list[Val]:
-    if isinstance(binding, RecordRef):
-        return list(binding.keys)
-    assert isinstance(binding, Val)
-    return [binding]
-
-
-def _like(binding: Binding, vals: list[Val]) -> Binding:
-    if isinstance(binding, RecordRef):
-        return RecordRef(binding.table, tuple(vals), binding.optional)
-    return vals[0]
 
 
 _ADVICE: dict[type[ast.AST], str] = {

@@ -46,6 +46,15 @@ class Unassigned:
 Binding = Val | RecordRef | Unassigned
 
 
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """A way in which a loop's turn ends: its end, continue, break or return."""
+
+    kind: str
+    guard: int | None
+    env: dict[str, Binding]
+
+
 class Mismatch(Exception):
     """Two types that cannot share a name; its text says why."""
 

@@ -1,0 +1,173 @@
+"""Calls in a body: ps.abort, ps.require, min, max, abs, len, Decimal, udfs, and what a loop runs over."""
+
+from __future__ import annotations
+
+import ast
+import types
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from penstock.declare import objects
+from penstock.declare.types import BOOL, FLOAT, INT, Type
+from penstock.plan import expressions
+from penstock.plan.numbers import compare, negate
+from penstock.plan.values import Val, decimal_type
+
+if TYPE_CHECKING:
+    from penstock.plan.lower import Lowering
+
+SUPPORTED = "min, max, abs, len, range, zip, Decimal, ps.abort, ps.require and functions marked @ps.udf"
+
+
+def statement(lo: Lowering, node: ast.Call) -> None:
+    """A call for its effect: ps.abort, ps.require, Table.insert."""
+    function = expressions.static(lo, node.func)
+    if function is objects.abort:
+        lo.emit("abort", name=_reason(lo, node, 0, 1), node=node)
+        lo.dead = True
+    elif function is objects.require:
+        reason_at = _reason(lo, node, 1, 2)
+        holds = expressions.condition(lo, _arguments(lo, node, 2)[0])
+        lo.emit("abort", name=reason_at, node=node, guard=lo.both(lo.path, lo.negated(holds.id)))
+    else:
+        expressions.any_value(lo, node)
+
+
+def _reason(lo: Lowering, node: ast.Call, place: int, count: int) -> str:
+    found = _arguments(lo, node, count)[place]
+    text = found.value if isinstance(found, ast.Constant) else expressions.static(lo, found)
+    if not isinstance(text, str) or not text:
+        lo.body.refuse(node, "a reason is a constant string, so that outcomes can be counted by it")
+    return text
+
+
+def _arguments(lo: Lowering, node: ast.Call, count: int) -> list[ast.expr]:
+    """Positional arguments; ps.require also takes its reason by name."""
+    given = [*node.args, *(k.value for k in node.keywords if k.arg in ("reason", "condition"))]
+    if len(given) != count or len(given) != len(node.args) + len(node.keywords):
+        lo.body.refuse(node, f"{ast.unparse(node.func)} takes {count} argument(s)")
+    return given
+
+
+def call(lo: Lowering, node: ast.Call) -> Val:
+    function = expressions.static(lo, node.func)
+    if node.keywords:
+        lo.body.refuse(node, f"{ast.unparse(node.func)}: named arguments cannot be compiled here")
+    if function in (min, max):
+        return _extreme(lo, node, "lt" if function is min else "gt")
+    if function is abs:
+        return negate(lo, expressions.value(lo, _arguments(lo, node, 1)[0]), node, code="abs")
+    if function is len:
+        return lo.value("len", INT, expressions.list_field(lo, _arguments(lo, node, 1)[0]), node=node)
+    if function is Decimal:
+        return _decimal_call(lo, node)
+    if isinstance(function, objects.Udf):
+        return _udf(lo, function, node)
+    if function in (objects.abort, objects.require):
+        lo.body.refuse(node, f"{ast.unparse(node.func)} is a statement of its own")
+    what = ast.unparse(node.func)
+    if isinstance(function, types.FunctionType):
+        lo.body.refuse(node, f"'{what}' is an ordinary function; mark it with @ps.udf (scalars in, scalar out)")
+    lo.body.refuse(node, f"a call to '{what}' cannot be compiled; use {SUPPORTED}")
+
+
+def _extreme(lo: Lowering, node: ast.Call, better: str) -> Val:
+    if len(node.args) < 2 or any(isinstance(a, ast.Starred) for a in node.args):
+        lo.body.refuse(node, f"{ast.unparse(node.func)} takes two or more values; loop over a list to find its extreme")
+    total, *rest = [expressions.value(lo, a) for a in node.args]
+    op = ast.Lt() if better == "lt" else ast.Gt()
+    for one in rest:
+        test = compare(lo, op, one, total, node)
+        total = lo.select(node, f"the arguments of {ast.unparse(node.func)}", test, one, total)
+    return total
+
+
+def _decimal_call(lo: Lowering, node: ast.Call) -> Val:
+    argument = _arguments(lo, node, 1)[0]
+    if (
+        isinstance(argument, ast.Constant)
+        and isinstance(argument.value, str | int)
+        and not isinstance(argument.value, bool)
+    ):
+        try:
+            return expressions.decimal_constant(lo, Decimal(argument.value), node)
+        except ArithmeticError:
+            pass
+    lo.body.refuse(node, 'Decimal takes a constant: Decimal("0.05")')
+
+
+def _udf(lo: Lowering, function: objects.Udf, node: ast.Call) -> Val:
+    args = [expressions.value(lo, a) for a in node.args]
+    known = {"int": "int64", "float": "float64", "bool": "bool"}
+    for given, arg in zip(node.args, args, strict=True):
+        if arg.type.kind not in known or arg.loose:
+            lo.body.refuse(given, f"udf '{function.name}' takes int, float and bool, not {arg.type}")
+    signature = ", ".join(known[a.type.kind] for a in args)
+    result = _udf_result(lo, function, signature, node)
+    if lo.udfs.setdefault(function.name, function) is not function:
+        lo.body.refuse(node, f"two udfs are called '{function.name}'; rename one")
+    return lo.value("udf", result, *args, node=node, name=function.name)
+
+
+def _udf_result(lo: Lowering, function: objects.Udf, signature: str, node: ast.AST) -> Type:
+    """Compile the udf for these arguments and see what it returns."""
+    import numba
+
+    types_ = tuple(getattr(numba.types, {"bool": "boolean"}.get(t, t)) for t in signature.split(", ") if t)
+    try:
+        function.compiled.compile(types_)
+    except Exception as error:
+        first = str(error).strip().splitlines()
+        lo.body.refuse(
+            node, f"udf '{function.name}' cannot be compiled for ({signature}): {first[-1] if first else error}"
+        )
+    result = function.compiled.overloads[types_].signature.return_type
+    if isinstance(result, numba.types.Boolean):
+        return BOOL
+    if isinstance(result, numba.types.Integer):
+        return INT
+    if isinstance(result, numba.types.Float):
+        return FLOAT
+    lo.body.refuse(node, f"udf '{function.name}' returns {result}; it must return int, float or bool on every path")
+
+
+# -- loops --------------------------------------------------------------------------------------
+
+
+def iterable(lo: Lowering, node: ast.For) -> tuple[str, tuple[Val, ...], tuple[Type, ...], int]:
+    """What a `for` runs over: (code, arguments, types of a turn's items, step)."""
+    match node.iter:
+        case ast.Call(func=ast.Name() as name, args=args) if (
+            expressions.static(lo, name) is zip and args and not node.iter.keywords
+        ):
+            lists = tuple(expressions.list_field(lo, a) for a in args)
+        case ast.Call(func=ast.Name() as name, args=args) if expressions.static(lo, name) is range:
+            return _range(lo, node.iter, args)
+        case ast.Attribute():
+            lists = (expressions.list_field(lo, node.iter),)
+        case _:
+            lo.body.refuse(node.iter, "a loop runs over a list field, zip(e.xs, e.ys) or range(n)")
+    items = []
+    for one in lists:
+        item = one.type.item
+        assert item is not None
+        items.append(decimal_type(item.scale) if item.kind == "decimal" else item)
+    return "each", lists, tuple(items), 1
+
+
+def _range(lo: Lowering, node: ast.Call, args: list[ast.expr]) -> tuple[str, tuple[Val, ...], tuple[Type, ...], int]:
+    if not 1 <= len(args) <= 3 or node.keywords:
+        lo.body.refuse(node, "range takes (stop), (start, stop) or (start, stop, step)")
+    step = 1
+    bounds = [expressions.value(lo, a) for a in args[:2]]
+    if len(args) == 3:
+        found = expressions.value(lo, args[2])
+        if not isinstance(found.literal, int) or found.literal == 0:
+            lo.body.refuse(args[2], "the step of a range is a constant int, not 0")
+        step = found.literal
+    if len(bounds) == 1:
+        bounds.insert(0, lo.const(0, INT))
+    for bound in bounds:
+        if bound.type != INT:
+            lo.body.refuse(node, f"range takes ints, not {bound.type}")
+    return "range", tuple(bounds), (INT,), step

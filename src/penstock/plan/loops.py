@@ -1,0 +1,201 @@
+"""Loops: a body lowered once, with the names that change from turn to turn as its carries.
+
+    total = 0                          %5 = const 0.00
+    for x in e.amounts:                each(%3)
+        if x > 9: break                  %7 = %5, then %16        the carry: total at the start of a turn
+        total += x                       …
+    use(total)                           until %11                the break
+                                       %7                         total after the loop
+
+A turn may end in several ways (its end, continue, break, return). A carry's next value is a select
+over all of them; break and return end the loop; what returned is a carry too, since nothing behind the
+loop may then run.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.declare.types import BOOL, Type
+from penstock.plan import calls
+from penstock.plan.ir import Carry, Op
+from penstock.plan.values import Binding, Exit, RecordRef, Unassigned, Val
+
+if TYPE_CHECKING:
+    from penstock.plan.lower import Lowering
+
+# What is assumed of a carry while its loop's body is lowered: type, literal, loose.
+Shape = tuple[Type, Any, bool]
+Shapes = dict[str, list[Shape]]
+
+
+def lower(lo: Lowering, node: ast.For) -> None:
+    if node.orelse:
+        lo.body.refuse(node.orelse[0], "'else' on a loop cannot be compiled; set a name before 'break'")
+    code, args, items, step = calls.iterable(lo, node)
+    head = Op(0, code, tuple(a.id for a in args), None, lo.path, node.lineno, const=step)
+    changed = sorted(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    carried = {n: lo.env[n] for n in changed if isinstance(lo.env.get(n), Val | RecordRef)}
+    loop = _Loop(lo, node, head, items, tuple(changed), carried)
+    # A carry's type is known only once the body is: a literal bends to what the body adds to it. So lower the
+    # body until the assumed types hold; each round can only widen a literal, so this ends.
+    assumed = {n: [_shape(v) for v in _flat(b)] for n, b in carried.items()}
+    while True:
+        before, count, mark = (lo.env, lo.path, lo.left, lo.exits), lo.count, len(lo.ops)
+        returns = {k: list(v) for k, v in lo.returns.items()}
+        found = loop.turn(assumed)
+        lo.env, lo.path, lo.left, lo.exits = before
+        lo.dead = False
+        if found.settled == assumed:
+            break
+        lo.count, lo.returns = count, returns
+        del lo.ops[mark:]
+        assumed = found.settled
+    loop.finish(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """The body, lowered under some assumption, and what the assumption should have been."""
+
+    op: Op
+    after: dict[str, Binding]  # the carried names, behind the loop
+    returned: int | None  # a bool, behind the loop: some turn returned
+    settled: Shapes
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    lo: Lowering
+    node: ast.For
+    head: Op
+    items: tuple[Type, ...]
+    changed: tuple[str, ...]
+    carried: dict[str, Binding]
+
+    def turn(self, assumed: Shapes) -> _Turn:
+        """Lower the body once under the assumed types of its carries."""
+        lo, outer = self.lo, self.lo.ops
+        inits = {n: [lo.bend(v, s[0]) for v, s in zip(self.flat(n), assumed[n], strict=True)] for n in assumed}
+        phis = {n: [Val(lo.fresh(t), t, literal, loose) for t, literal, loose in assumed[n]] for n in assumed}
+        after = {n: _like(self.carried[n], phis[n]) for n in assumed}
+        lo.ops, lo.path, lo.left, lo.exits, lo.dead = [], None, False, [], False
+        lo.env = {**lo.env, **self.unassigned(), **after}
+        self.bind_items()
+        lo.block(self.node.body)
+        nexts, until, returned = self.end_of_turn()
+        settled = {
+            n: [self.settle(n, *three) for three in zip(self.flat(n), phis[n], nexts[n], strict=True)] for n in assumed
+        }
+        carries = []
+        if settled == assumed:
+            for n in assumed:
+                for phi, init, last in zip(phis[n], inits[n], nexts[n], strict=True):
+                    carries.append(Carry(phi.id, phi.type, init.id, lo.bend(last, phi.type).id))
+        body, lo.ops = tuple(lo.ops), outer
+        flag = None
+        if returned is not None:
+            flag = lo.fresh(BOOL)
+            carries.append(Carry(flag, BOOL, lo.const(False, BOOL).id, returned))
+        op = replace(self.head, id=lo.fresh(BOOL), body=body, carries=tuple(carries), until=until)
+        return _Turn(op, after, flag, settled)
+
+    def flat(self, name: str) -> list[Val]:
+        return _flat(self.carried[name])
+
+    def unassigned(self) -> dict[str, Binding]:
+        """Names that only the body assigns: a turn, or what is behind the loop, may find them unassigned."""
+        return {n: Unassigned(self.node.lineno) for n in self.changed if n not in self.carried}
+
+    def bind_items(self) -> None:
+        target = self.node.target
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        if len(names) != len(self.items) or not all(isinstance(n, ast.Name) for n in names):
+            self.lo.body.refuse(target, f"this loop gives {len(self.items)} value(s) a turn; name as many")
+        for k, (name, type_) in enumerate(zip(names, self.items, strict=True)):
+            self.lo.store(name, self.lo.value("item", type_, node=self.node, const=k, guard=None))
+
+    def settle(self, name: str, first: Val, phi: Val, last: Val) -> Shape:
+        """What a carry must be, given how it starts and how a turn leaves it."""
+        if last.id == phi.id:
+            return _shape(phi)
+        type_, loose = self.lo.meeting(self.node, self.called(name), first, last)
+        return type_, None, loose
+
+    def called(self, name: str) -> str:
+        return f"'{name}' in this loop"
+
+    def end_of_turn(self) -> tuple[dict[str, list[Val]], int | None, int | None]:
+        """The carries' next values over every way a turn can end; what ends the loop; what returned."""
+        lo = self.lo
+        assert lo.exits is not None
+        ends = list(lo.exits)
+        if not lo.dead:
+            ends.insert(0, Exit("end", lo.path, lo.env))
+        lo.path = None
+        for name, first in self.carried.items():
+            if any(not _alike(first, end.env[name]) for end in ends):
+                what = f"'{name}' changes between a value and a record in this loop; use two names"
+                lo.body.refuse(self.node, what)
+        # Every path may abort: then the turn has no end at all, and nothing carries on.
+        nexts = {n: _flat(ends[0].env[n] if ends else lo.env[n]) for n in self.carried}
+        for end in ends[1:]:
+            nexts = {n: self.choose(n, end, nexts[n]) for n in self.carried}
+        until = self.any_of([e.guard for e in ends if e.kind in ("break", "return")])
+        returned = self.any_of([e.guard for e in ends if e.kind == "return"])
+        return nexts, until, returned
+
+    def choose(self, name: str, end: Exit, others: list[Val]) -> list[Val]:
+        """A carry's next value: this end's where the turn ended here."""
+        mine = _flat(end.env[name])
+        if end.guard is None:
+            return mine
+        test = Val(end.guard, BOOL)
+        return [self.lo.select(self.node, self.called(name), test, a, b) for a, b in zip(mine, others, strict=True)]
+
+    def any_of(self, guards: list[int | None]) -> int | None:
+        if not guards:
+            return None
+        known = [g for g in guards if g is not None]
+        if len(known) < len(guards):
+            return self.lo.const(True, BOOL).id
+        total = known[0]
+        for guard in known[1:]:
+            total = self.lo.emit("or", (total, guard), BOOL, guard=None)
+        return total
+
+    def finish(self, found: _Turn) -> None:
+        """Back outside: the loop becomes one operation, its carries the names' values."""
+        lo = self.lo
+        lo.ops.append(found.op)
+        lo.env = {**lo.env, **self.unassigned(), **found.after}
+        if found.returned is not None:
+            if lo.exits is not None:
+                lo.exits.append(Exit("return", lo.both(lo.path, found.returned), dict(lo.env)))
+            lo.path = lo.both(lo.path, lo.negated(found.returned))
+            lo.left = True
+
+
+def _shape(value: Val) -> Shape:
+    return value.type, value.literal, value.loose
+
+
+def _alike(a: Binding, b: Binding) -> bool:
+    if isinstance(a, RecordRef) and isinstance(b, RecordRef):
+        return (a.table, a.optional) == (b.table, b.optional)
+    return isinstance(a, Val) and isinstance(b, Val)
+
+
+def _flat(binding: Any) -> list[Val]:
+    if isinstance(binding, RecordRef):
+        return list(binding.keys)
+    assert isinstance(binding, Val)
+    return [binding]
+
+
+def _like(binding: Binding, vals: list[Val]) -> Binding:
+    if isinstance(binding, RecordRef):
+        return RecordRef(binding.table, tuple(vals), binding.optional)
+    return vals[0]
