@@ -253,7 +253,7 @@ def test_a_view_stays_as_it_was(db: Any) -> None:
 
 def test_types_come_through_sql_as_themselves(db: Any) -> None:
     db.run([Write(ts=1, account="a1", number=2, text="Größe 日本 🎉")])
-    found = db.sql("select a.id, balance, text, day, at from note join account a on a.id = note.account")
+    found = db.sql('select a.id, balance, text, day, "at" from note join account a on a.id = note.account')
     assert found.to_pylist() == [
         {
             "id": "a1",

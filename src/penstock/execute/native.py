@@ -24,9 +24,9 @@ from numba import types
 from penstock._version import __version__
 from penstock.declare.types import Type
 from penstock.execute import kernels
-from penstock.execute.codegen import generate
+from penstock.execute.codegen.layout import FULL_LOG, Argument
+from penstock.execute.codegen.program import generate
 from penstock.execute.intake import Arrived
-from penstock.execute.layout import FULL_LOG, Argument
 from penstock.execute.order import Ordered
 from penstock.plan.ir import Plan
 from penstock.state import hashing, prefetch, strings

@@ -16,9 +16,9 @@ free, rows, slots used).
 
 from __future__ import annotations
 
-from penstock.execute import ahead, emit
-from penstock.execute.emit import Source
-from penstock.execute.layout import (
+from penstock.execute.codegen import ahead, checks, source, undo
+from penstock.execute.codegen.emitter import Emitter
+from penstock.execute.codegen.layout import (
     ENGINE_REASONS,
     FIXED,
     FULL,
@@ -28,7 +28,7 @@ from penstock.execute.layout import (
     out_arguments,
     table_arguments,
 )
-from penstock.execute.operations import Emitter
+from penstock.execute.codegen.source import Source
 from penstock.plan.ir import Plan, TransactionPlan
 
 _IMPORTS = """\
@@ -56,7 +56,7 @@ def generate(plan: Plan) -> tuple[str, Layout]:
     out = Source()
     out.text(_IMPORTS)
     for name, udf in plan.udfs:
-        out.text(emit.udf_wrapper(name, emit.fingerprint(udf.function)))
+        out.text(source.udf_wrapper(name, source.fingerprint(udf.function)))
     out.line("")
     out.line('@nb.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)')
     out.line(f"def kernel({', '.join(layout.names)}):")
@@ -156,11 +156,11 @@ class _Program:
         types = dict(self.plan.program.returns)
         for name in given:
             out.line(f"s_{returns.index(name)} = False")
-            out.line(f"r_{returns.index(name)} = {emit.zero(types[name])}")
+            out.line(f"r_{returns.index(name)} = {source.zero(types[name])}")
         out.line("while True:")
         with out.indented():
             emitter.block(out, transaction.block, event, [(n, returns.index(n)) for n in given])
-            emitter.checks(out, transaction.block)
+            checks.checks(emitter, out, transaction.block)
             for name in given:
                 k = returns.index(name)
                 out.line(f"o{k}[i] = r_{k}")
@@ -183,7 +183,7 @@ class _Program:
             for code, (table, part) in enumerate(entries):
                 out.line(f"{'if' if code == 0 else 'elif'} what == {code}:")
                 with out.indented():
-                    self.emitter.undo_one(out, table, part)
+                    undo.undo_one(self.emitter, out, table, part)
 
     def store_counts(self, out: Source) -> None:
         for t in range(len(self.plan.program.tables)):

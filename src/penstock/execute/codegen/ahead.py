@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.execute.emit import Source
+from penstock.execute.codegen.source import Source
 from penstock.plan.ir import Op, Plan, TransactionPlan, walk
 from penstock.state.lanes import constant
 

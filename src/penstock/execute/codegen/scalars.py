@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.declare.types import Type
-from penstock.execute.emit import Source
+from penstock.execute.codegen.source import Source
 from penstock.plan.ir import COMPARE, Op
 
 if TYPE_CHECKING:
-    from penstock.execute.operations import Emitter
+    from penstock.execute.codegen.emitter import Emitter
 
 SYMBOLS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "add": "+", "sub": "-", "mul": "*"}
 FLIPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}

@@ -1,0 +1,214 @@
+"""The source of each operation of a plan: values, lookups, writes, loops, checks, undo.
+
+Operations that share a guard share one `if`; what they make is set to zero before it, so that every
+name is defined on every path. Inside the transaction's one-turn `while`, `break` aborts; a loop of the
+user's own passes it on.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from penstock.declare.types import Type
+from penstock.execute.codegen import records, scalars, source
+from penstock.execute.codegen.layout import ENGINE_REASONS
+from penstock.execute.codegen.source import Source
+from penstock.plan.ir import ROW, Block, Op, Plan, walk
+from penstock.state.lanes import constant
+
+
+class Emitter:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.numbers = {t.name: n for n, t in enumerate(plan.program.tables)}
+        self.reasons: list[str] = []
+        self.literals: list[str] = []
+        self.undo_codes: list[tuple[str, str]] = []
+        self.checked = 0
+        self.prefix = ""
+        self.event = 0
+        self.fields: dict[str, int] = {}
+        self.text: dict[int, str] = {}
+        self.types: dict[int, Type] = {}
+        self.lists: dict[int, str] = {}
+        self.self_row = ""
+        self.in_loop = 0
+        self.logs_touched = False
+
+    # -- names ------------------------------------------------------------------------------
+
+    def val(self, id_: int) -> str:
+        return self.text.get(id_) or f"{self.prefix}v{id_}"
+
+    def row(self, id_: int) -> str:
+        return f"{self.prefix}x{id_}"
+
+    def reason(self, text: str) -> int:
+        if text in ENGINE_REASONS:
+            return ENGINE_REASONS.index(text) + 1
+        if text not in self.reasons:
+            self.reasons.append(text)
+        return len(ENGINE_REASONS) + self.reasons.index(text) + 1
+
+    def literal(self, text: str) -> str:
+        if text not in self.literals:
+            self.literals.append(text)
+        return f"literals[{self.literals.index(text)}]"
+
+    def constant(self, value: object, type_: Type) -> str:
+        if type_.kind == "str":
+            return self.literal(str(value))
+        return source.number(constant(value, type_))
+
+    def abort(self, out: Source, test: str, reason: str) -> None:
+        out.line(f"if {test}:")
+        with out.indented():
+            out.line(f"c = {self.reason(reason)}")
+            out.line("break")
+
+    # -- blocks -----------------------------------------------------------------------------
+
+    def block(self, out: Source, block: Block, event: int, fields: list[tuple[str, int]]) -> None:
+        self.prefix, self.event, self.fields = "", event, dict(fields)
+        self.begin(block)
+        # Checks of records written in a loop need the list of those records; straight-line code knows them.
+        self.logs_touched = any(
+            inner.code in ("write", "insert", "ensure") and self.plan.checks_of(inner.table)
+            for op in block.ops
+            if op.is_loop
+            for inner in walk(op.body)
+        )
+        self.ops(out, block.ops)
+
+    def begin(self, block: Block) -> None:
+        self.text, self.types, self.lists = {}, {}, {}
+        for op in block.walk():
+            if op.type is not None:
+                self.types[op.id] = op.type
+            for carry in op.carries:
+                self.types[carry.id] = carry.type
+            if op.code == "const":
+                assert op.type is not None
+                self.text[op.id] = self.constant(op.const, op.type)
+            if op.code == "list":
+                self.lists[op.id] = f"e{self.event}_{op.name}"
+
+    def ops(self, out: Source, ops: tuple[Op, ...]) -> None:
+        for guard, group in groupby((op for op in ops if op.code != "const"), key=lambda op: op.guard):
+            several = list(group)
+            if guard is None:
+                for op in several:
+                    self.op(out, op)
+                continue
+            for op in several:
+                self.zeros(out, op)
+            out.line(f"if {self.val(guard)}:")
+            with out.indented():
+                for op in several:
+                    self.op(out, op)
+
+    def zeros(self, out: Source, op: Op) -> None:
+        """Define what an operation makes, in case its guard does not hold."""
+        if op.code == "list":
+            out.line(f"{self.val(op.id)}_at = 0")
+            out.line(f"{self.val(op.id)}_n = 0")
+        elif op.type == ROW:
+            out.line(f"{self.val(op.id)} = -1")
+            out.line(f"{self.row(op.id)} = np.uint64(0)")
+        elif op.type is not None:
+            out.line(f"{self.val(op.id)} = {source.zero(op.type)}")
+        for carry in op.carries:
+            out.line(f"{self.val(carry.id)} = {source.zero(carry.type)}")
+
+    def op(self, out: Source, op: Op) -> None:
+        v = self.val(op.id)
+        match op.code:
+            case "self":
+                out.line(f"{self.row(op.id)} = {self.self_row}")
+            case "field":
+                if op.const:
+                    self.null_test(out, op)
+                out.line(f"{v} = e{self.event}_{op.name}[j]")
+            case "list":
+                self.null_test(out, op)
+                at = f"e{self.event}_{op.name}_at"
+                out.line(f"{v}_at = np.int64({at}[j])")
+                out.line(f"{v}_n = np.int64({at}[j + ONE]) - {v}_at")
+            case "len":
+                out.line(f"{v} = {self.val(op.args[0])}_n")
+            case "item":
+                pass  # bound by its loop
+            case "each" | "range":
+                self.loop(out, op)
+            case "abort":
+                out.line(f"c = {self.reason(op.name)}")
+                out.line("break")
+            case "give":
+                self.give(out, op)
+            case "udf":
+                args = ", ".join(self.val(a) for a in op.args)
+                out.line(f"ok, {v} = udf_{op.name}({args})")
+                self.abort(out, "not ok", f"udf {op.name} failed")
+            case "find" | "locate" | "ensure" | "insert" | "delete" | "read" | "read_or" | "write" | "present":
+                records.record_op(self, out, op)
+            case _:
+                scalars.emit(self, out, op)
+
+    def null_test(self, out: Source, op: Op) -> None:
+        name = f"e{self.event}_{op.name}_ok"
+        self.abort(out, f"{name}_any and not {name}[j]", f"null {op.name}")
+
+    def give(self, out: Source, op: Op) -> None:
+        if self.prefix:
+            out.line(f"{self.prefix}holds = {self.val(op.args[0])}")
+        else:
+            out.line(f"r_{self.fields[op.name]} = {self.val(op.args[0])}")
+            out.line(f"s_{self.fields[op.name]} = True")
+
+    # -- loops ------------------------------------------------------------------------------
+
+    def loop(self, out: Source, op: Op) -> None:
+        turn, count = f"q{op.id}", f"m{op.id}"
+        for carry in op.carries:
+            out.line(f"{self.val(carry.id)} = {self.val(carry.init)}")
+        if op.code == "each":
+            lengths = [f"{self.val(a)}_n" for a in op.args]
+            out.line(f"{count} = {lengths[0]}")
+            for one in lengths[1:]:
+                out.line(f"{count} = min({count}, {one})")
+        else:
+            scalars.range_count(out, count, self.val(op.args[0]), self.val(op.args[1]), op.const)
+        out.line(f"for {turn} in range({count}):")
+        self.in_loop += 1
+        with out.indented():
+            for item in (o for o in op.body if o.code == "item"):
+                source = op.args[item.const]
+                if op.code == "each":
+                    lane = self.lists[source]
+                    out.line(f"{self.val(item.id)} = {lane}[{self.val(source)}_at + {turn}]")
+                else:
+                    out.line(f"{self.val(item.id)} = {self.val(op.args[0])} + {turn} * {op.const}")
+            self.ops(out, op.body)
+            self.next_turn(out, op)
+            if not op.body and not op.carries:
+                out.line("pass")
+        self.in_loop -= 1
+        if any(inner.may_abort for inner in op.body) or self.pushes(op):
+            out.line("if c != 0:")
+            with out.indented():
+                out.line("break")
+
+    def next_turn(self, out: Source, op: Op) -> None:
+        moved = [(self.val(c.id), self.val(c.next)) for c in op.carries if c.id != c.next]
+        # The end is tested before the carries move: it speaks of this turn's values.
+        if op.until is not None:
+            out.line(f"until{op.id} = {self.val(op.until)}")
+        if moved:
+            out.line(f"{', '.join(a for a, _ in moved)} = {', '.join(b for _, b in moved)}")
+        if op.until is not None:
+            out.line(f"if until{op.id}:")
+            with out.indented():
+                out.line("break")
+
+    def pushes(self, op: Op) -> bool:
+        return any(inner.code in ("write", "insert", "ensure", "delete") for inner in walk(op.body))

@@ -1,0 +1,59 @@
+"""The source of the undo log: what a write pushes, and how an abort takes it back.
+
+An entry is (what, where, old value); `what` numbers a table's column, its `written`, or whether a record is there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.execute.codegen import records
+from penstock.execute.codegen.layout import FULL, FULL_LOG
+from penstock.execute.codegen.source import Source
+from penstock.plan.ir import Op
+
+if TYPE_CHECKING:
+    from penstock.execute.codegen.emitter import Emitter
+
+
+def room(em: Emitter, out: Source, op: Op) -> None:
+    """Straight-line code cannot fill the log; a loop can."""
+    if not em.in_loop or op.code in ("find", "locate"):
+        return
+    most = len(em.plan.table(op.table).values) + 4
+    out.line(f"if nu + {most} > undo_what.size or nt + 2 > touched.size:")
+    with out.indented():
+        out.line(f"info[0] = {FULL_LOG}")
+        out.line(f"c = {FULL}")
+        out.line("break")
+
+
+def push(em: Emitter, out: Source, table: str, part: str, at: str, old: str) -> None:
+    if (table, part) not in em.undo_codes:
+        em.undo_codes.append((table, part))
+    out.line(f"undo_what[nu] = {em.undo_codes.index((table, part))}")
+    out.line(f"undo_at[nu] = np.int64({at})")
+    out.line(f"undo_old[nu] = {old}")
+    out.line("nu += 1")
+
+
+def undo_one(em: Emitter, out: Source, table: str, part: str) -> None:
+    definition = em.plan.table(table)
+    t = f"t{em.numbers[table]}"
+    if part == "written":
+        out.line(f"{t}_written[at] = old")
+    elif part == "exists":
+        out.line(f"r = {t}_slots[at + ONE]")
+        out.line(f"{t}_slots[at + ONE] = -2 - r")
+        out.line("if r >= 0:")
+        with out.indented():
+            out.line("x = np.uint64(r)")
+            records.bury(em, out, t, "x")
+        out.line("else:")
+        with out.indented():
+            out.line(f"{t}_flags[np.uint64(-2 - r)] |= np.uint8(1)")
+    else:
+        k = int(part.removeprefix("column"))
+        kind = definition.values[k].type.kind
+        target = f"{t}_b{k}" if kind == "float" else f"{t}_c{k}"
+        out.line(f"{target}[at] = old{' != 0' if kind == 'bool' else ''}")
