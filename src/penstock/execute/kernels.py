@@ -138,7 +138,7 @@ def float_div(a: Any, b: Any) -> Any:
 @nb.njit(nogil=True, cache=True)
 def float_mod(a: Any, b: Any) -> Any:
     """a % b as CPython computes it; b != 0."""
-    m = math.fmod(a, b)
+    m = np.fmod(a, b)
     if m != 0.0:
         if (b < 0.0) != (m < 0.0):
             m += b
@@ -150,7 +150,7 @@ def float_mod(a: Any, b: Any) -> Any:
 @nb.njit(nogil=True, cache=True, error_model="numpy")
 def float_floor_div(a: Any, b: Any) -> Any:
     """a // b as CPython computes it; b != 0."""
-    m = math.fmod(a, b)
+    m = np.fmod(a, b)
     d = (a - m) / b
     if m != 0.0 and (b < 0.0) != (m < 0.0):
         d -= 1.0

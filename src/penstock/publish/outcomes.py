@@ -75,5 +75,5 @@ def _ids(program: Program, batch: Ordered) -> pa.Array:
             if id_
             else pa.nulls(arrived.table.num_rows, type_.arrow())
         )
-    every = pa.concat_arrays(parts) if len(parts) != 1 else parts[0]
+    every = pa.concat_arrays(parts) if parts else pa.nulls(0, type_.arrow())
     return every if batch.place is None else every.take(pa.array(batch.place))

@@ -1,0 +1,60 @@
+"""Disagreements that random testing found, made small; each one stays, so that it does not come back."""
+
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.testing import check
+
+floats = ps.App("floats")
+
+
+@floats.table
+class Cell:
+    k: int = ps.key()
+    f: float = 0.0
+
+
+@floats.event
+class Divide:
+    ts: int = ps.order()
+    x: float
+    y: float
+
+
+@floats.transaction
+def divide(e: Divide):
+    Cell.get(0).f = e.x % e.y
+    return {"floor": e.x // e.y}
+
+
+def test_float_floor_and_modulo() -> None:
+    pairs = [(7.0, 2.0), (-7.0, 2.0), (7.0, -2.0), (-0.0, 3.0), (1e308, 1e-308), (5.0, float("inf")), (1.0, 0.0)]
+    check(floats, batches=[[Divide(ts=n, x=x, y=y) for n, (x, y) in enumerate(pairs)]])
+
+
+named = ps.App("named")
+
+
+@named.table
+class Count:
+    k: int = ps.key()
+    n: int = 0
+
+
+@named.event
+class Add:
+    ts: int = ps.order()
+    id: str = ps.id()
+    n: int
+
+
+@named.transaction
+def add(e: Add):
+    Count.get(0).n += e.n
+
+
+@pytest.mark.parametrize("batch", [[], {}, {Add: []}, {Add: Add.definition.arrow().empty_table()}])
+def test_empty_batch(batch: Any) -> None:
+    check(named, batches=[batch, [Add(ts=1, id="a", n=1)], batch])
