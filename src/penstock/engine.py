@@ -1,6 +1,7 @@
 """The engine: one database, and the way of a batch through it. Read this file first.
 
     intake     what was handed in, checked, as Arrow tables                     (execute/intake.py)
+    wait       with a watermark: what is held back, what is late                (execute/waiting.py)
     order      the batch's events by (ts, id)                                   (execute/order.py)
     encode     the fields that the transactions use, as arrays                  (execute/native.py)
     execute    the compiled kernel runs every event                             (execute/native.py)
@@ -24,13 +25,16 @@ from penstock.declare.model import TableDef
 from penstock.declare.objects import Table
 from penstock.errors import InputError, StateError
 from penstock.execute import intake
+from penstock.execute.intake import Arrived
 from penstock.execute.native import Kernel, Result
-from penstock.execute.order import order
+from penstock.execute.order import Ordered, order
+from penstock.execute.waiting import release
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.plan.ir import Plan
 from penstock.publish.gate import Gate
 from penstock.publish.outcomes import outcomes
 from penstock.publish.store import Durable, Memory
+from penstock.publish.stream import Stream
 from penstock.publish.view import View
 from penstock.schedule.policy import Policy
 
@@ -52,18 +56,34 @@ class Database:
 
     # -- writing ----------------------------------------------------------------------------
 
-    def run(self, batch: Any, policy: Policy | None = None, id: int | None = None) -> pa.Table:
-        """Run one batch; its outcomes. A batch id that is committed already changes nothing and gives them again."""
+    def run(
+        self,
+        batch: Any,
+        policy: Policy | None = None,
+        id: int | None = None,
+        *,
+        watermark: int | None = None,
+        flush: bool = False,
+        source: str | None = None,
+    ) -> pa.Table:
+        """Run one batch; its outcomes. A batch id that is committed already changes nothing and gives them again.
+
+        watermark: hold back what is newer than the highest ts seen minus this much, durably, until its time; flush
+        runs all that is held. source: names the stream whose batches, numbered from 0 without gaps, have these ids.
+        """
         policy = policy or Policy.adaptive()
         watch = Stopwatch()
         with self._gate.writing():
             stored = None if id is None else self._store.outcomes(id)
             if stored is not None:
                 return stored
+            if source is not None and id is not None:
+                self._store.refuse_foreign(id, source)
             with watch.stage("intake"):
                 arrived = intake.events(self.program, batch)
             with watch.stage("order"):
-                ordered = order(self.program, arrived)
+                arrived, late, stream = self._release(arrived, watermark, flush, source)
+                ordered = order(self.program, arrived, late)
             with watch.stage("encode"):
                 lanes = self._kernel.encode(self._tables, ordered)
             version = self.version + 1
@@ -74,9 +94,9 @@ class Database:
                     strings, reasons = self._tables.strings, self._kernel.layout.reasons
                     out = outcomes(self.program, reasons, ordered, result, strings, version)
                 with watch.stage("commit"):
-                    self._store.commit(self._tables, arrived, out, id)
+                    self._store.commit(self._tables, arrived, out, stream, id)
                     self._version = version
-                self.last_batch = self._report(policy, result, watch)
+                self.last_batch = self._report(policy, result, ordered, watch)
                 self._tables.end_batch()
             self._store.snapshot_if_due(self._tables)
         return out
@@ -152,15 +172,29 @@ class Database:
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _report(self, policy: Policy, result: Result, watch: Stopwatch) -> BatchReport:
+    def _release(
+        self, arrived: list[Arrived], watermark: int | None, flush: bool, source: str | None
+    ) -> tuple[list[Arrived], list[Any] | None, Stream]:
+        """What of the batch, and of what was held back, runs now; which of it is late; what the stream keeps."""
+        before = self._store.stream
+        source = before.source if source is None else source
+        if watermark is None and not flush and not before.waiting.held:
+            return arrived, None, Stream(source, before.waiting)
+        released = release(self.program, arrived, before.waiting, watermark or 0, flush=flush)
+        return released.arrived, released.late, Stream(source, released.waiting)
+
+    def _report(self, policy: Policy, result: Result, ordered: Ordered, watch: Stopwatch) -> BatchReport:
         counts = np.bincount(result.code, minlength=1)
+        late = 0 if ordered.late is None else int(ordered.late.sum())
         reasons = self._kernel.layout.reasons
         return BatchReport(
             version=self.version,
             policy=policy.name,
             why=policy.explain(),
             events=int(result.code.size),
-            committed=int(counts[0]),
+            committed=int(counts[0]) - late,
+            late=late,
+            held=self._store.stream.waiting.count,
             aborted={reasons[code - 1]: int(n) for code, n in enumerate(counts) if code and n},
             changes=self._tables.dirty_count(),
             seconds=watch.seconds,

@@ -4,6 +4,7 @@ A failure prints its seed and the smallest program and batches that still fail. 
 PENSTOCK_LAW_SEED=<the seed before the colon>.
 """
 
+import itertools
 import os
 import re
 import traceback
@@ -23,6 +24,8 @@ from penstock import DeclarationError
 
 # Compiling dominates: a few large batches for each program cost little more than one small one.
 BATCH_SIZES = (60, 0, 60, 1)
+# Compile time grows faster than the program; above this many operations one program costs more than it finds.
+OPERATIONS_MAX = 120
 # At most this share of the generated programs may be refused, or the generator tests too little.
 REFUSED_MAX = 0.3
 # A program whose events nearly all abort compares little.
@@ -32,7 +35,7 @@ SHRINK_SECONDS = float(os.environ.get("PENSTOCK_LAW_SHRINK_SECONDS", "120"))
 
 @pytest.mark.parametrize("number", range(EXAMPLES * 3 // 4))
 def test_random_program(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _run(f"{SEED}:{number}", tmp_path, monkeypatch)
+    _run(f"{SEED}:{number}", tmp_path, monkeypatch, most=OPERATIONS_MAX)
 
 
 @pytest.mark.long
@@ -82,13 +85,24 @@ def _trial(seed: str, module: Any) -> Trial:
     return Trial(bodies.program(seed), rows, batches, [rng.choice(FORMS) for _ in batches])
 
 
-def _run(seed: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _drawn(seed: str, directory: Path, most: int | None) -> tuple[str, Any]:
+    """The first program from this seed on that is neither refused nor too large; test_few_programs_are_refused counts."""
+    for again in itertools.count():
+        one = f"{seed}.{again}"
+        try:
+            module = bodies.load(bodies.program(one), directory, f"drawn_{again}")
+        except DeclarationError:
+            continue
+        blocks = [part.block for part in (*module.app.plan.transactions, *module.app.plan.checks)]
+        if most is None or sum(1 for block in blocks for _ in block.walk()) <= most:
+            return one, module
+    raise AssertionError
+
+
+def _run(seed: str, directory: Path, monkeypatch: pytest.MonkeyPatch, most: int | None = None) -> None:
     # A random program is never seen again, so its machine code goes with the test's own files.
     monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(directory / "cache"))
-    try:
-        module = bodies.load(bodies.program(seed), directory, "drawn")
-    except DeclarationError:
-        return  # test_few_programs_are_refused counts these
+    seed, module = _drawn(seed, directory, most)
     trial = _trial(seed, module)
     attempts = 0
 

@@ -112,7 +112,8 @@ BATCHES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "an int for a list": ({Deposit: table(parts=pa.array([1, 2]))}, ("'Deposit'", "'parts'")),
     "a list of str": ({Deposit: table(parts=pa.array([["a"], []]))}, ("'Deposit'", "'parts'")),
     "too many digits": (
-        {Deposit: table(amount=pa.array([Decimal("1.00"), Decimal("1.005")], pa.decimal128(18, 3)))}, ("'amount'",)
+        {Deposit: table(amount=pa.array([Decimal("1.00"), Decimal("1.005")], pa.decimal128(18, 3)))},
+        ("'amount'",),
     ),
     "a null ts": ({Deposit: table(ts=pa.array([2, None]))}, ("'Deposit'", "'ts'", "row 1", "null")),
     "a null id": ({Deposit: table(id=pa.array(["t2", None]))}, ("'Deposit'", "'id'", "row 1", "null")),
@@ -137,7 +138,9 @@ LOADS: dict[str, tuple[Any, Any, tuple[str, ...]]] = {
     "an existing key": (Account, [{"id": "b"}, {"id": "a"}], ("'Account'", "'a'", "already")),
     "a key twice": (Account, [{"id": "b"}, {"id": "c"}, {"id": "b"}], ("'Account'", "0 and 2", "'b'")),
     "a composite key twice": (
-        Visit, [{"day": dt.date(2020, 1, 1), "place": 1, "count": 1}] * 2, ("'Visit'", "0 and 1", "same key"),
+        Visit,
+        [{"day": dt.date(2020, 1, 1), "place": 1, "count": 1}] * 2,
+        ("'Visit'", "0 and 1", "same key"),
     ),
     "a null key": (Account, [{"id": "b"}, {"id": None}], ("'Account'", "'id'", "row 1", "null")),
     "a null key in Arrow": (Account, pa.table({"id": pa.array(["b", None])}), ("'Account'", "'id'", "row 1", "null")),

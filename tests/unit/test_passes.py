@@ -122,8 +122,9 @@ def lifecycle() -> tuple[Any, dict[str, Any], list[Any]]:
             Item.get(e.a, e.b).n += 1
             Item.get(e.b, e.a).n += Item[e.a, e.b].n
         elif e.what == 3:
-            x = Item[e.a, e.b] if there else Item.get(1, 1).n == 0
-            ps.abort("never both")
+            n = Item[e.a, e.b].n if there else Item.get(1, 1).n
+            if n > 2:
+                ps.abort("large")
         else:
             del Item[e.a, e.b]
             return {"gone": there}
@@ -131,7 +132,8 @@ def lifecycle() -> tuple[Any, dict[str, Any], list[Any]]:
         return {"there": there, "now": (e.a, e.b) in Item, "n": Item.get(e.a, e.b).n}
 
     batches = [
-        [Step(ts=ts, a=ts % 3, b=ts * 5 % 4 % 3, what=ts * 7 % 5) for ts in range(first, first + 40)] for first in (0, 40)
+        [Step(ts=ts, a=ts % 3, b=ts * 5 % 4 % 3, what=ts * 7 % 5) for ts in range(first, first + 40)]
+        for first in (0, 40)
     ]
     return app, {"Item": [{"a": 0, "b": 0}, {"a": 1, "b": 2, "n": 5, "name": "x"}]}, batches
 
@@ -157,8 +159,8 @@ def loops() -> tuple[Any, dict[str, Any], list[Any]]:
         total, worst, cheap = 0, 100, 0.5
         current = Stock.get(0)
         for item, count in zip(e.items, e.counts):
-            unused = total * 3 + 1
-            if count == 0:
+            more = total * 3 + 1
+            if count == 0 and more:
                 continue
             if count < 0:
                 return {"total": total, "at": item}

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.declare.model import Program
 from penstock.execute.intake import Arrived
-from penstock.state.arrow import one_chunk
+from penstock.state.arrow import one_chunk, times
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Ordered:
     pos: Any  # int64: which row of its table
     ts: Any  # int64
     place: Any  # int64: which row of all tables, one after the other; None where that is the order already
+    late: Any = None  # bool: these come too late to run; None where none does
 
     @property
     def count(self) -> int:
@@ -35,6 +36,8 @@ class Ordered:
 
 
 _RADIX_BITS = 11
+# Added to the kind of an event that is late: no transaction has that kind, so the kernel passes over it.
+LATE = 128
 
 
 @nb.njit(nogil=True, cache=True)
@@ -140,9 +143,11 @@ def _argsort(ts: Any, starts: Any) -> Any:
     return _merge_two(ts, starts[1]) if starts.size == 2 else _merge(ts, starts, stops)
 
 
-def order(program: Program, arrived: list[Arrived]) -> Ordered:
+def order(program: Program, arrived: list[Arrived], late: list[Any] | None = None) -> Ordered:
+    """late: for each of `arrived`, which of its rows are late; None for none."""
+    marks = _marks(arrived, late)
     arrived = [a for a in arrived if a.table.num_rows]
-    columns = [_times(a) for a in arrived]
+    columns = [times(a.table.column(a.event.order)) for a in arrived]
     ts = columns[0] if len(columns) == 1 else np.concatenate([np.zeros(0, np.int64), *columns])
     sizes = [c.size for c in columns]
     places = [a.arrival for a in arrived]
@@ -160,14 +165,19 @@ def order(program: Program, arrived: list[Arrived]) -> Ordered:
     else:
         kind, pos = np.empty(n, np.uint8), np.empty(n, np.int64)
         _kinds(np.arange(n) if place is None else place, starts, kinds, kind, pos)
-    return Ordered(tuple(arrived), kind, pos, ts if place is None else ts[place], place)
+    if place is not None:
+        ts, marks = ts[place], None if marks is None else marks[place]
+    if marks is not None:
+        kind[marks] |= LATE
+    return Ordered(tuple(arrived), kind, pos, ts, place, marks)
 
 
-def _times(arrived: Arrived) -> Any:
-    array = one_chunk(arrived.table.column(arrived.event.order))
-    if len(array) == 0:
-        return np.zeros(0, np.int64)
-    return np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
+def _marks(arrived: list[Arrived], late: list[Any] | None) -> Any:
+    """The late rows of all tables, one after the other."""
+    if late is None or all(one is None for one in late):
+        return None
+    none = [np.zeros(a.table.num_rows, np.bool_) for a in arrived]
+    return np.concatenate([n if one is None else one for n, one in zip(none, late, strict=True)])
 
 
 def _ties(arrived: list[Arrived], ts: Any, place: Any, arrival: Any) -> Any:

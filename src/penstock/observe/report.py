@@ -17,6 +17,8 @@ class BatchReport:
     why: str
     events: int
     committed: int
+    late: int
+    held: int  # by a watermark, after this batch
     aborted: dict[str, int]  # by reason
     changes: int  # records written or deleted
     seconds: dict[str, float]  # by stage
@@ -25,8 +27,9 @@ class BatchReport:
         total = sum(self.seconds.values())
         reasons = ", ".join(f"{reason}: {n}" for reason, n in self.aborted.items()) or "none"
         stages = ", ".join(f"{stage} {1000 * s:.2f}" for stage, s in self.seconds.items())
+        waiting = f"; {self.late} late, {self.held} held" if self.late or self.held else ""
         return (
-            f"batch {self.version}: {self.events} events, {self.committed} committed, aborted {reasons}; "
+            f"batch {self.version}: {self.events} events, {self.committed} committed, aborted {reasons}{waiting}; "
             f"{self.changes} records changed; {self.why}; {1000 * total:.2f} ms ({stages})"
         )
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.declare.model import TEXT, Program
 from penstock.declare.types import INT
 from penstock.execute.native import Result
-from penstock.execute.order import Ordered
+from penstock.execute.order import LATE, Ordered
 from penstock.state.arrow import one_chunk, to_arrow
 from penstock.state.strings import Strings
 
@@ -30,25 +30,29 @@ def outcomes(
 ) -> pa.Table:
     n = batch.count
     aborted = result.code != 0
+    status = aborted.astype(np.int32)
+    committed = ~aborted
+    if batch.late is not None:
+        status[batch.late] = 2
+        committed &= ~batch.late
     names = [t.name for t in program.transactions]
     events = [e.name for e in program.events]
     number = np.zeros(max(len(events), 1), np.int32)
     for k, transaction in enumerate(program.transactions):
         number[events.index(transaction.event.name)] = k
     columns: dict[str, Any] = {
-        "transaction": _text(number[batch.kind], names),
+        "transaction": _text(number[batch.kind & (LATE - 1)], names),
         "ts": pa.Array.from_buffers(
             (program.order_type() or INT).arrow(), n, [None, pa.py_buffer(np.ascontiguousarray(batch.ts))]
         ),
-        "status": _text(aborted.astype(np.int32), STATUS),
+        "status": _text(status, STATUS),
         "reason": _text(result.code - 1, list(reasons), aborted),
         "version": pa.array(np.full(n, version, np.int64)),
     }
     if program.id_type() is not None:
         columns["id"] = _ids(program, batch)
-    committed = ~aborted if aborted.any() else None
     for (name, type_), (values, given) in zip(program.returns, result.fields, strict=True):
-        valid = given if committed is None else given & committed
+        valid = given & committed
         columns[name] = to_arrow(values, type_, strings, None if valid.all() else valid)
     schema = program.outcomes()
     return pa.table([columns[f.name] for f in schema], schema=schema)

@@ -5,6 +5,7 @@
     deleted:Account              keys of records that it deleted                 (log="changes")
     event:Transfer               the batch's events, with their arrival          (log="input")
     load:Account                 rows of a load
+    held:Transfer                events held back (stream.py)
     outcomes                     what became of every event
 
 Opening a directory, reading an older version and the history of a record are all this one walk.
@@ -26,6 +27,7 @@ from penstock.execute import intake
 from penstock.execute.intake import Arrived
 from penstock.execute.native import Kernel
 from penstock.execute.order import order
+from penstock.publish.stream import Stream
 from penstock.state.tables import Tables
 
 ARRIVAL = "$arrival"  # no field of an event can have this name
@@ -61,6 +63,7 @@ class Replay:
         self.kernel = kernel
         self.fingerprint = fingerprint
         self.tables = Tables(program)
+        self.stream = Stream()
         self.changes = 0
 
     def run(self, recovery: Recovery) -> None:
@@ -70,6 +73,7 @@ class Replay:
     def steps(self, recovery: Recovery) -> Iterator[Segment | None]:
         """Apply the snapshot (yielding None) and each segment (yielding it)."""
         if recovery.snapshot is not None:
+            self.stream = Stream.read(recovery.snapshot.header, recovery.snapshot.tables)
             for table in self.program.tables:
                 rows = recovery.snapshot.tables[table.name]
                 # Which batch last wrote a record is not kept in snapshots: it was this version or earlier.
@@ -81,6 +85,8 @@ class Replay:
 
     def apply(self, segment: Segment) -> None:
         version, parts = segment.header["version"], segment.parts
+        if segment.header["kind"] == "batch":
+            self.stream = Stream.read(segment.header, parts)
         if segment.header["kind"] == "batch" and segment.header["log"] == "input":
             self._execute(segment)
             return

@@ -19,6 +19,7 @@ from penstock.execute.intake import Arrived
 from penstock.execute.native import Kernel
 from penstock.publish import replay
 from penstock.publish.replay import Recovered, Replay
+from penstock.publish.stream import Stream
 from penstock.publish.view import View
 from penstock.state.tables import Tables
 
@@ -34,14 +35,21 @@ class Memory:
         self._app = program.name
         self._tables = Tables(program)
         self._outcomes: dict[int, pa.Table] = {}
+        self.stream = Stream()
 
     def recover(self) -> tuple[Tables, Recovered]:
         return self._tables, Recovered(0, 0, 0.0)
 
+    def refuse_foreign(self, id: int, source: str) -> None:
+        pass
+
     def outcomes(self, id: int) -> pa.Table | None:
         return self._outcomes.get(id)
 
-    def commit(self, tables: Tables, arrived: list[Arrived], outcomes: pa.Table, id: int | None) -> None:
+    def commit(
+        self, tables: Tables, arrived: list[Arrived], outcomes: pa.Table, stream: Stream, id: int | None
+    ) -> None:
+        self.stream = stream
         if id is not None:
             self._outcomes[id] = outcomes
             while len(self._outcomes) > _KEPT_IN_MEMORY:
@@ -84,6 +92,7 @@ class Durable:
         if log not in LOGS:
             raise StateError(f'log={log!r} is not a way to log; write log="changes" or log="input"')
         self._program, self._kernel, self._log = program, kernel, log
+        self.stream = Stream()
         # A log of inputs is worth only what its transactions are.
         self._fingerprint = hashlib.sha256(kernel.source.encode()).hexdigest()[:16]
         self._journal = Journal.open(
@@ -99,7 +108,9 @@ class Durable:
     def recover(self) -> tuple[Tables, Recovered]:
         follower = self._replay()
         try:
-            return follower.tables, replay.recover(self._journal, follower)
+            recovered = replay.recover(self._journal, follower)
+            self.stream = follower.stream
+            return follower.tables, recovered
         except BaseException:
             self._journal.close()
             raise
@@ -108,16 +119,35 @@ class Durable:
         segment = self._journal.outcomes(id, ["outcomes"])
         return None if segment is None else segment.parts["outcomes"]
 
-    def commit(self, tables: Tables, arrived: list[Arrived], outcomes: pa.Table, id: int | None) -> None:
+    def refuse_foreign(self, id: int, source: str) -> None:
+        """A stream's batches follow one another; a checkpoint and a directory that do not fit are refused."""
+        known, last = self.stream.source, self._journal.last_id
+        if known is not None and known != source:
+            raise StateError(
+                f"state directory {self._journal.path} was written by query {known}, but this checkpoint is of query "
+                f"{source}; use the checkpoint that belongs to it, or another state directory"
+            )
+        expected = 0 if known is None or last is None else last + 1
+        if id > expected:
+            raise StateError(
+                f"the checkpoint of query {source} is at batch {id}, but state directory {self._journal.path} waits for "
+                f"batch {expected}: they do not belong together; restore the one that is missing"
+            )
+
+    def commit(
+        self, tables: Tables, arrived: list[Arrived], outcomes: pa.Table, stream: Stream, id: int | None
+    ) -> None:
         parts = replay.input_parts(arrived) if self._log == "input" else replay.changes_parts(tables)
-        self._journal.commit({"kind": "batch", "id": id, **self._plan()}, {**parts, "outcomes": outcomes})
+        header = {"kind": "batch", "id": id, **self._plan(), **stream.header()}
+        self._journal.commit(header, {**parts, **stream.parts(), "outcomes": outcomes})
+        self.stream = stream
 
     def load(self, table: TableDef, rows: pa.Table) -> None:
         self._journal.commit({"kind": "load", "id": None}, {f"load:{table.name}": rows})
 
     def snapshot_if_due(self, tables: Tables) -> None:
         if self._journal.due:
-            self._journal.snapshot(self._plan(), tables.arrow())
+            self._snapshot(tables)
 
     def view(self, version: int) -> View:
         follower = self._replay()
@@ -132,9 +162,13 @@ class Durable:
         try:
             # So that transactions which have changed since can open a log of inputs.
             if self._log == "input" and tables is not None and self._journal.batches_since_snapshot:
-                self._journal.snapshot(self._plan(), tables.arrow(), wait=True)
+                self._snapshot(tables, wait=True)
         finally:
             self._journal.close()
+
+    def _snapshot(self, tables: Tables, *, wait: bool = False) -> None:
+        header = {**self._plan(), **self.stream.header()}
+        self._journal.snapshot(header, {**tables.arrow(), **self.stream.parts()}, wait=wait)
 
     def _plan(self) -> dict[str, Any]:
         return {"plan": self._fingerprint}

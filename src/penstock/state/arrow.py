@@ -41,6 +41,14 @@ def from_arrow(column: pa.ChunkedArray | pa.Array, type_: Type, strings: Strings
     return np.frombuffer(data, np.float64 if type_.kind == "float" else np.int64, n, offset * 8)
 
 
+def times(column: pa.ChunkedArray | pa.Array) -> Any:
+    """A column of places in time (int64 or timestamps in microseconds) as int64, without a copy."""
+    array = one_chunk(column)
+    if len(array) == 0:
+        return np.zeros(0, np.int64)
+    return np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
+
+
 def validity(array: pa.Array) -> Any:
     """Which values are not null, as bools; empty where none is null."""
     if array.null_count == 0:
