@@ -11,7 +11,7 @@ from penstock.commit import Disk
 from penstock.declare.app import Declarations
 from penstock.declare.objects import EventType, Table
 from penstock.execute.reference import Reference
-from penstock.plan.build import Lowered, agree, build, lower_check, lower_transaction
+from penstock.plan.build import Lowered, LoweredCheck, agree, build, lower_check, lower_transaction
 from penstock.plan.ir import Plan
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ class App(Declarations):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._lowered: list[Lowered] = []
+        self._checks: list[LoweredCheck] = []
         self._plan: Plan | None = None
 
     def table(self, cls: type) -> Table:
         """Declare a table: its columns, its key, its checks."""
         definition = self._add_table(cls)
-        for check in definition.checks:
-            lower_check(definition, check)
+        self._checks += [lower_check(definition, check) for check in definition.checks]
         self._declare(tables=(*self.program.tables, definition))
         return Table(definition)
 
@@ -43,7 +43,7 @@ class App(Declarations):
     def transaction(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Declare what one event does. The function stays as it is, to be called and debugged as plain Python."""
         definition = self._add_transaction(function)
-        lowered = lower_transaction(definition)
+        lowered = lower_transaction(self.program, definition)
         program = replace(self.program, transactions=(*self.program.transactions, definition))
         agreed = agree(program, [*self._lowered, lowered])
         self._lowered.append(lowered)
@@ -58,7 +58,7 @@ class App(Declarations):
     def plan(self) -> Plan:
         """The whole app, planned."""
         if self._plan is None:
-            self._plan = build(self.program)
+            self._plan = build(self.program, self._lowered, self._checks)
         return self._plan
 
     def explain(self) -> str:

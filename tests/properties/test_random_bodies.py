@@ -86,7 +86,7 @@ def _trial(seed: str, module: Any) -> Trial:
 
 
 def _drawn(seed: str, directory: Path, most: int | None) -> tuple[str, Any]:
-    """The first program from this seed on that is neither refused nor too large; test_few_programs_are_refused counts."""
+    """The first program from this seed on that is neither refused nor too large."""
     for again in itertools.count():
         one = f"{seed}.{again}"
         try:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import inspect
 import sys
+import types
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any
 
 from penstock.declare.model import REQUIRED, CheckDef, Column, EventDef, Field, Program, TableDef, TransactionDef
@@ -48,7 +50,13 @@ def check(text: str) -> Callable[[Callable[..., Any]], Any]:
     """A condition that must hold for every record a transaction writes; `text` is the abort's reason."""
     if not isinstance(text, str) or not text:
         raise DeclarationError('ps.check needs the reason to abort with: @ps.check("insufficient funds")')
-    return lambda function: CheckDef(text, function)
+
+    def mark(function: Callable[..., Any]) -> CheckDef:
+        if not inspect.isfunction(function):
+            raise DeclarationError(f"@ps.check({text!r}) marks a method of a table, not {function!r}")
+        return CheckDef(text, function)
+
+    return mark
 
 
 class Declarations:
@@ -60,10 +68,11 @@ class Declarations:
         self.program = Program(name)
 
     def _add_table(self, cls: type) -> TableDef:
-        where = f"table '{cls.__name__}'"
-        self._refuse_twice(cls.__name__)
+        where = _where("table", cls)
+        self._refuse_twice(cls.__name__, where)
         columns = []
         checks = tuple(v for v in vars(cls).values() if isinstance(v, CheckDef))
+        _refuse_extras(cls, where, checks)
         for name, annotation in _annotations(cls).items():
             at = f"{where}, column '{name}'"
             type_ = of_annotation(annotation, where=at, lists=False)
@@ -78,16 +87,14 @@ class Declarations:
                 columns.append(Column(name, type_, default=to_python(default, type_, where=at)))
         if not any(c.key for c in columns):
             raise DeclarationError(f"{where} needs a key: write one column as `id: str = ps.key()`")
-        for name, value in vars(cls).items():
-            if callable(value) and not name.startswith("__"):
-                raise DeclarationError(f"{where}: method '{name}' is not a check; mark it with @ps.check(\"reason\")")
         # Keys come first, whatever the order in the class: Stock[w, i] takes them in this order.
         columns.sort(key=lambda c: not c.key)
         return TableDef(cls.__name__, tuple(columns), checks)
 
     def _add_event(self, cls: type) -> EventDef:
-        where = f"event '{cls.__name__}'"
-        self._refuse_twice(cls.__name__)
+        where = _where("event", cls)
+        self._refuse_twice(cls.__name__, where)
+        _refuse_extras(cls, where, ())
         fields = []
         marks: dict[str, str] = {}
         for name, annotation in _annotations(cls).items():
@@ -149,30 +156,63 @@ class Declarations:
             raise DeclarationError(f"{where}: {annotation!r} is not an event of app '{self.program.name}' ({declared})")
         return found
 
-    def _refuse_twice(self, name: str) -> None:
+    def _refuse_twice(self, name: str, where: str) -> None:
         # DuckDB's names ignore case, so Account and account would be one table there.
         taken = [t.name for t in self.program.tables] + [e.name for e in self.program.events]
         if name.lower() in {other.lower() for other in taken}:
-            raise DeclarationError(f"'{name}' is declared twice in app '{self.program.name}'")
+            raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'; rename one")
+
+
+def _where(what: str, cls: Any) -> str:
+    """Who is being declared, and in which line: "table 'Account' (bank.py:7)"."""
+    if not isinstance(cls, type):
+        raise DeclarationError(f"@app.{what} decorates a class, not {cls!r}")
+    frame = _caller()
+    at = f" ({PurePath(frame.f_code.co_filename).name}:{frame.f_lineno})" if frame is not None else ""
+    return f"{what} '{cls.__name__}'{at}"
+
+
+def _caller() -> types.FrameType | None:
+    """The nearest frame outside this package: where the user's decorator stands."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while (
+        frame is not None
+        and frame.f_globals.get("__name__", "").startswith("penstock.")
+        and "workloads" not in str(frame.f_globals.get("__name__"))
+    ):
+        frame = frame.f_back
+    return frame
+
+
+def _refuse_extras(cls: type, where: str, checks: tuple[CheckDef, ...]) -> None:
+    """A class declares columns and checks, and nothing that would be ignored."""
+    if cls.__bases__ != (object,):
+        raise DeclarationError(f"{where} inherits from {cls.__bases__[0].__name__}; write its columns out")
+    typed = inspect.get_annotations(cls)
+    folded: dict[str, str] = {}
+    for name in typed:
+        # SQL and Spark do not tell upper case from lower.
+        if folded.setdefault(name.lower(), name) != name:
+            raise DeclarationError(f"{where}: '{folded[name.lower()]}' and '{name}' differ only in case; rename one")
+    for name, value in vars(cls).items():
+        if name in typed or (name.startswith("__") and name.endswith("__")) or value in checks:
+            continue
+        if callable(value) or isinstance(value, property | classmethod | staticmethod | CheckDef):
+            hint = 'mark it with @ps.check("reason")' if where.startswith("table") else "an event has fields only"
+            raise DeclarationError(f"{where}: '{name}' is not a field; {hint}")
+        raise DeclarationError(f"{where}: '{name}' needs a type: {name}: {type(value).__name__} = {value!r}")
 
 
 def _annotations(cls: type) -> dict[str, Any]:
     """The class's own annotations, in order; strings (future annotations) are evaluated where the class stands."""
     raw = inspect.get_annotations(cls)
-    scope: dict[str, Any] = {}
-    for depth in range(1, 8):
-        try:
-            frame = sys._getframe(depth)
-        except ValueError:
-            break
-        if frame.f_globals.get("__name__") == cls.__module__:
-            scope = {**frame.f_globals, **frame.f_locals}
-            break
+    frame = _caller()
+    scope = {**frame.f_globals, **frame.f_locals} if frame is not None else vars(sys.modules[cls.__module__])
     out = {}
     for name, annotation in raw.items():
         if isinstance(annotation, str):
             try:
-                annotation = eval(annotation, scope or vars(sys.modules[cls.__module__]))
+                annotation = eval(annotation, scope)
             except Exception as error:
                 raise DeclarationError(
                     f"'{cls.__name__}', '{name}': cannot read its type {annotation!r}: {error}"

@@ -27,7 +27,7 @@ class Body:
 
     @property
     def parameter(self) -> str:
-        return self.tree.args.args[0].arg
+        return (*self.tree.args.posonlyargs, *self.tree.args.args)[0].arg
 
     def lookup(self, name: str) -> Any:
         """What a name that is not local stands for, or MISSING."""
@@ -49,6 +49,8 @@ class Body:
 def read(function: Callable[..., Any], label: str) -> Body:
     """Parse a function from its source file (or notebook cell)."""
     code = function.__code__
+    if hasattr(function, "__wrapped__"):
+        raise DeclarationError(f"{label} is wrapped by another decorator, which cannot be compiled; remove that one")
     file = PurePath(code.co_filename).name
     try:
         source = textwrap.dedent(inspect.getsource(function))
@@ -64,6 +66,12 @@ def read(function: Callable[..., Any], label: str) -> Body:
         )
     ast.increment_lineno(tree, code.co_firstlineno - 1)
     arguments = tree.args
-    if len(arguments.args) != 1 or arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
+    if (
+        len(arguments.posonlyargs + arguments.args) != 1
+        or arguments.vararg
+        or arguments.kwarg
+        or arguments.kwonlyargs
+        or arguments.defaults
+    ):
         raise DeclarationError(f"{label} ({file}:{tree.lineno}): takes exactly one argument")
     return Body(label, file, tree, function)

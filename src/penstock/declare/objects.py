@@ -8,11 +8,12 @@ current in this thread.
 from __future__ import annotations
 
 import contextvars
+import types
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 from penstock.declare.model import EventDef, TableDef
-from penstock.errors import Aborted, InputError, PenstockError
+from penstock.errors import Aborted, DeclarationError, InputError, PenstockError
 
 
 class Accesses(Protocol):
@@ -163,4 +164,6 @@ def _plain(value: Any) -> Any:
 
 def udf(function: Callable[..., Any]) -> Udf:
     """Mark a scalar function so that transactions may call it; numba compiles it."""
+    if not isinstance(function, types.FunctionType):
+        raise DeclarationError(f"@ps.udf marks a plain function, not {function!r}")
     return Udf(function)

@@ -82,16 +82,24 @@ def decimal(precision: int, scale: int) -> Any:
     return Type("decimal", precision, scale)
 
 
-def of_annotation(annotation: Any, *, where: str, lists: bool) -> Type:
-    """The Type that an annotation names."""
+def of_annotation(
+    annotation: Any,
+    *,
+    where: str,
+    lists: bool,
+    nested: str = "a table column cannot be a list; use a second table with a composite key",
+) -> Type:
+    """The Type that an annotation names. nested: why a list cannot stand here, where it cannot."""
     if isinstance(annotation, Type):
         return annotation
-    if annotation in _PYTHON:
+    if isinstance(annotation, type) and annotation in _PYTHON:
         return _PYTHON[annotation]
     if isinstance(annotation, types.GenericAlias) and annotation.__origin__ is list:
         if not lists:
-            raise DeclarationError(f"{where}: a table column cannot be a list; use a second table with a composite key")
-        item = of_annotation(annotation.__args__[0], where=where, lists=False)
+            raise DeclarationError(f"{where}: {nested}")
+        item = of_annotation(
+            annotation.__args__[0], where=where, lists=False, nested="a list of lists cannot be a field"
+        )
         return Type("list", item=item)
     if annotation is _decimal.Decimal:
         raise DeclarationError(f"{where}: write ps.decimal(18, 2) instead of Decimal, so that the scale is known")

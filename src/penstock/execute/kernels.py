@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
+
+from penstock.state.jit import kernel
 
 LIMIT = 10**18
 
@@ -37,7 +38,7 @@ sub = _checked("ssub_with_overflow")
 mul = _checked("smul_with_overflow")
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def wide(x: Any) -> Any:
     """Whether an unscaled number has more than 18 digits."""
     return x >= 1_000_000_000_000_000_000 or x <= -1_000_000_000_000_000_000
@@ -46,7 +47,7 @@ def wide(x: Any) -> Any:
 # -- int ----------------------------------------------------------------------------------------
 
 
-@nb.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def floor_div(a: Any, b: Any) -> Any:
     """a // b for b != 0, but for the one quotient that does not fit, which the caller tests."""
     if b == -1:
@@ -55,14 +56,14 @@ def floor_div(a: Any, b: Any) -> Any:
     return q
 
 
-@nb.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def floor_mod(a: Any, b: Any) -> Any:
     if b == -1:
         return np.int64(0)
     return np.int64(a % b)
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def _bits(x: Any) -> Any:
     n = 0
     while x != np.uint64(0):
@@ -71,7 +72,7 @@ def _bits(x: Any) -> Any:
     return n
 
 
-@nb.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def true_div(a: Any, b: Any) -> Any:
     """a / b for ints, rounded once, as Python does; b != 0."""
     if -9007199254740992 <= a <= 9007199254740992 and -9007199254740992 <= b <= 9007199254740992:
@@ -110,7 +111,7 @@ def true_div(a: Any, b: Any) -> Any:
     return -result if (a < 0) != (b < 0) else result
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def compare_int_float(a: Any, b: Any) -> Any:
     """-1, 0, 1 as int a is below, equal to, above float b, exactly; 2 if b is nan."""
     if b != b:
@@ -130,12 +131,12 @@ def compare_int_float(a: Any, b: Any) -> Any:
 # -- float --------------------------------------------------------------------------------------
 
 
-@nb.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def float_div(a: Any, b: Any) -> Any:
     return a / b
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def float_mod(a: Any, b: Any) -> Any:
     """a % b as CPython computes it; b != 0."""
     m = np.fmod(a, b)
@@ -147,7 +148,7 @@ def float_mod(a: Any, b: Any) -> Any:
     return m
 
 
-@nb.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def float_floor_div(a: Any, b: Any) -> Any:
     """a // b as CPython computes it; b != 0."""
     m = np.fmod(a, b)
@@ -166,7 +167,7 @@ def float_floor_div(a: Any, b: Any) -> Any:
 # -- decimal ------------------------------------------------------------------------------------
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def scale_down(x: Any, unit: Any) -> Any:
     """x / unit, rounded half to even; unit is a power of ten above 1."""
     q = x // unit
@@ -177,7 +178,7 @@ def scale_down(x: Any, unit: Any) -> Any:
     return q
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def compare_scaled(a: Any, b: Any, unit_a: Any, unit_b: Any) -> Any:
     """-1, 0, 1 as a * unit_a is below, equal to, above b * unit_b; one unit is 1."""
     x, lost = mul(a, unit_a)
@@ -189,7 +190,7 @@ def compare_scaled(a: Any, b: Any, unit_a: Any, unit_b: Any) -> Any:
     return -1 if x < y else (1 if x > y else 0)
 
 
-@nb.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def quotient(a: Any, b: Any, unit: Any) -> Any:
     """(a * unit) / b rounded half to even, and whether it has more than 18 digits; b != 0."""
     negative = (a < 0) != (b < 0)
@@ -208,7 +209,7 @@ def quotient(a: Any, b: Any, unit: Any) -> Any:
     return (-np.int64(q) if negative else np.int64(q)), False
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def _product(x: Any, y: Any) -> Any:
     """The 128 bits of x * y, high and low."""
     mask = np.uint64(0xFFFFFFFF)
@@ -220,7 +221,7 @@ def _product(x: Any, y: Any) -> Any:
     return x1 * y1 + (middle >> s) + (cross >> s), (cross << s) | (low & mask)
 
 
-@nb.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _divide(high: Any, low: Any, y: Any) -> Any:
     """128 bits by 64: quotient and remainder, for high < y."""
     if high == np.uint64(0):

@@ -29,7 +29,7 @@ from penstock.execute.codegen.program import generate
 from penstock.execute.intake import Arrived
 from penstock.execute.order import Ordered
 from penstock.plan.ir import Plan
-from penstock.state import hashing, prefetch, strings
+from penstock.state import hashing, jit, prefetch, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
 from penstock.state.tables import Tables
@@ -147,7 +147,7 @@ def _field_lanes(argument: Argument, arrived: Arrived, name: str, tables: Tables
     if field.kind != "list":
         return {
             argument.name: _view(from_arrow(array, field, tables.strings)),
-            f"{argument.name}_ok": validity(array),
+            argument.name.replace("e", "ok", 1): validity(array),
         }
     offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
     items = array.values
@@ -158,8 +158,8 @@ def _field_lanes(argument: Argument, arrived: Arrived, name: str, tables: Tables
         valid = whole if valid.size == 0 else valid & whole
     return {
         argument.name: _view(from_arrow(items, argument.type, tables.strings)),
-        f"{argument.name}_ok": valid,
-        f"{argument.name}_at": _view(offsets),
+        argument.name.replace("e", "ok", 1): valid,
+        argument.name.replace("e", "at", 1): _view(offsets),
     }
 
 
@@ -216,7 +216,7 @@ def _load(source: str, names: dict[str, Any]) -> Any:
         __version__,
         nb.__version__,
         sys.version,
-        *(_source_of(m) for m in (kernels, hashing, prefetch, strings)),
+        *(_source_of(m) for m in (kernels, hashing, jit, prefetch, strings)),
     ):
         digest.update(text.encode())
     name = f"penstock_kernel_{digest.hexdigest()[:24]}"

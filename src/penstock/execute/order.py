@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 from penstock.declare.model import Program
 from penstock.execute.intake import Arrived
 from penstock.state.arrow import one_chunk, times
+from penstock.state.jit import kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ _RADIX_BITS = 11
 LATE = 128
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def _is_sorted(ts: Any) -> Any:
     for i in range(1, ts.size):
         if ts[i] < ts[i - 1]:
@@ -48,7 +48,7 @@ def _is_sorted(ts: Any) -> Any:
     return True
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def _radix(ts: Any) -> Any:
     """A stable argsort of int64."""
     n = ts.size
@@ -84,7 +84,7 @@ def _radix(ts: Any) -> Any:
     return order
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def _kinds(order: Any, starts: Any, kinds: Any, kind: Any, pos: Any) -> None:
     for i in range(order.size):
         t = 0
@@ -94,7 +94,7 @@ def _kinds(order: Any, starts: Any, kinds: Any, kind: Any, pos: Any) -> None:
         pos[i] = order[i] - starts[t]
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def _merge(ts: Any, starts: Any, stops: Any) -> Any:
     """A stable argsort of runs that are sorted each."""
     n, runs = ts.size, starts.size
@@ -110,7 +110,7 @@ def _merge(ts: Any, starts: Any, stops: Any) -> Any:
     return out
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def _merge_two(ts: Any, middle: Any) -> Any:
     """A stable argsort of two sorted runs, without a branch that would be guessed wrong half the time."""
     n = ts.size

@@ -22,23 +22,29 @@ class Lowered:
     """One transaction, before the program is whole."""
 
     plan: TransactionPlan
-    returns: tuple[tuple[str, Type], ...]
+    returns: tuple[tuple[str, Type, int], ...]  # name, type, line
     udfs: tuple[tuple[str, Udf], ...]
 
 
-def lower_transaction(definition: TransactionDef) -> Lowered:
+@dataclass(frozen=True, slots=True)
+class LoweredCheck:
+    plan: CheckPlan
+    udfs: tuple[tuple[str, Udf], ...]
+
+
+def lower_transaction(program: Program, definition: TransactionDef) -> Lowered:
     body = bodies.read(definition.function, f"transaction '{definition.name}'")
-    lowering = Lowering(body, event=definition.event, locals=_locals(body))
+    lowering = Lowering(body, event=definition.event, locals=_locals(body), tables=program.tables)
     lowering.block(body.tree.body)
     ops = tuple(lowering.ops)
     block = Block(definition.name, ops)
     writes = {op.table for op in block.walk() if op.code in ("write", "insert", "delete", "ensure")}
-    returns = tuple((name, type_) for name, types in lowering.returns.items() for type_ in types)
+    returns = tuple((name, *one) for name, several in lowering.returns.items() for one in several)
     plan = TransactionPlan(definition.name, definition.event.name, block, tuple(sorted(writes)), body.file)
     return Lowered(plan, returns, tuple(lowering.udfs.items()))
 
 
-def lower_check(table: TableDef, check: CheckDef) -> tuple[CheckPlan, tuple[tuple[str, Udf], ...]]:
+def lower_check(table: TableDef, check: CheckDef) -> LoweredCheck:
     name = check.function.__name__
     body = bodies.read(check.function, f"check '{name}' of table '{table.name}'")
     lowering = Lowering(body, table=table, locals=_locals(body))
@@ -48,7 +54,7 @@ def lower_check(table: TableDef, check: CheckDef) -> tuple[CheckPlan, tuple[tupl
     for op in plan.block.walk():
         if op.table and op.code not in ("self", "read"):
             raise DeclarationError(f"{body.label} ({body.file}:{op.line}): a check looks at its own record alone")
-    return plan, tuple(lowering.udfs.items())
+    return LoweredCheck(plan, tuple(lowering.udfs.items()))
 
 
 def _locals(body: bodies.Body) -> frozenset[str]:
@@ -59,16 +65,18 @@ def agree(program: Program, lowered: list[Lowered]) -> Program:
     """The program with the types of its returned fields: what all transactions return under a name meets."""
     fields: dict[str, tuple[Type, str]] = {}
     for one in lowered:
-        for name, type_ in one.returns:
-            if name not in fields:
-                fields[name] = (_open(type_), one.plan.name)
-                continue
-            known, by = fields[name]
+        for name, type_, line in one.returns:
+            at = f"transaction '{one.plan.name}' ({one.plan.file}:{line})"
+            twin = next((other for other in fields if other != name and other.lower() == name.lower()), None)
+            if twin is not None:
+                raise DeclarationError(
+                    f"{at} returns '{name}', but {fields[twin][1]} returns '{twin}'; write it one way"
+                )
+            known, by = fields.get(name, (_open(type_), at))
             met = _meet(known, _open(type_))
             if met is None:
                 raise DeclarationError(
-                    f"transaction '{one.plan.name}' ({one.plan.file}) returns '{name}' as {type_}, "
-                    f"but '{by}' returns it as {known}; use another name or one type"
+                    f"{at} returns '{name}' as {type_}, but {by} returns it as {known}; use another name or one type"
                 )
             fields[name] = (met, by)
     return replace(program, returns=tuple((name, type_) for name, (type_, _) in fields.items()))
@@ -88,19 +96,18 @@ def _meet(a: Type, b: Type) -> Type | None:
     return a if a == b else None
 
 
-def build(program: Program) -> Plan:
+def build(program: Program, lowered: list[Lowered], checks: list[LoweredCheck]) -> Plan:
     """The whole program, planned. Passes run in order and each leaves a sound plan."""
-    lowered = [lower_transaction(t) for t in program.transactions]
-    checks = [lower_check(table, check) for table in program.tables for check in table.checks]
     udfs: dict[str, Udf] = {}
-    for found in [one.udfs for one in lowered] + [more for _, more in checks]:
-        for name, udf in found:
+    several: list[Lowered | LoweredCheck] = [*lowered, *checks]
+    for one in several:
+        for name, udf in one.udfs:
             if udfs.setdefault(name, udf) is not udf:
                 raise DeclarationError(f"two udfs of app '{program.name}' are called '{name}'; rename one")
     plan = Plan(
         agree(program, lowered),
         tuple(one.plan for one in lowered),
-        tuple(check for check, _ in checks),
+        tuple(one.plan for one in checks),
         tuple(sorted(udfs.items())),
     )
     verify(plan, "lower")

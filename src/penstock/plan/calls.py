@@ -23,30 +23,32 @@ def statement(lo: Lowering, node: ast.Call) -> None:
     """A call for its effect: ps.abort, ps.require, Table.insert."""
     function = expressions.static(lo, node.func)
     if function is objects.abort:
-        lo.emit("abort", name=_reason(lo, node, 0, 1), node=node)
+        lo.emit("abort", name=_reason(lo, node, _arguments(lo, node, "reason")[0]), node=node)
         lo.dead = True
     elif function is objects.require:
-        reason_at = _reason(lo, node, 1, 2)
-        holds = expressions.condition(lo, _arguments(lo, node, 2)[0])
-        lo.emit("abort", name=reason_at, node=node, guard=lo.both(lo.path, lo.negated(holds.id)))
+        test, reason = _arguments(lo, node, "condition", "reason")
+        text = _reason(lo, node, reason)
+        holds = expressions.condition(lo, test)
+        lo.emit("abort", name=text, node=node, guard=lo.both(lo.path, lo.negated(holds.id)))
     else:
         expressions.any_value(lo, node)
 
 
-def _reason(lo: Lowering, node: ast.Call, place: int, count: int) -> str:
-    found = _arguments(lo, node, count)[place]
+def _reason(lo: Lowering, node: ast.Call, found: ast.expr) -> str:
     text = found.value if isinstance(found, ast.Constant) else expressions.static(lo, found)
     if not isinstance(text, str) or not text:
         lo.body.refuse(node, "a reason is a constant string, so that outcomes can be counted by it")
-    return text
+    return text + ""
 
 
-def _arguments(lo: Lowering, node: ast.Call, count: int) -> list[ast.expr]:
-    """Positional arguments; ps.require also takes its reason by name."""
-    given = [*node.args, *(k.value for k in node.keywords if k.arg in ("reason", "condition"))]
-    if len(given) != count or len(given) != len(node.args) + len(node.keywords):
-        lo.body.refuse(node, f"{ast.unparse(node.func)} takes {count} argument(s)")
-    return given
+def _arguments(lo: Lowering, node: ast.Call, *names: str) -> list[ast.expr]:
+    """What a call gives for these parameters, by place or by name."""
+    given = dict(zip(names, node.args, strict=False))
+    named = {k.arg: k.value for k in node.keywords if k.arg is not None}
+    whole = len(node.args) <= len(names) and len(named) == len(node.keywords)
+    if not whole or given.keys() & named.keys() or {*given, *named} != set(names):
+        lo.body.refuse(node, f"{ast.unparse(node.func)} takes ({', '.join(names)})")
+    return [{**given, **named}[name] for name in names]
 
 
 def call(lo: Lowering, node: ast.Call) -> Val:
@@ -56,9 +58,9 @@ def call(lo: Lowering, node: ast.Call) -> Val:
     if function in (min, max):
         return _extreme(lo, node, "lt" if function is min else "gt")
     if function is abs:
-        return negate(lo, expressions.value(lo, _arguments(lo, node, 1)[0]), node, code="abs")
+        return negate(lo, expressions.value(lo, _arguments(lo, node, "x")[0]), node, code="abs")
     if function is len:
-        return lo.value("len", INT, expressions.list_field(lo, _arguments(lo, node, 1)[0]), node=node)
+        return lo.value("len", INT, expressions.list_field(lo, _arguments(lo, node, "x")[0]), node=node)
     if function is Decimal:
         return _decimal_call(lo, node)
     if isinstance(function, objects.Udf):
@@ -83,7 +85,7 @@ def _extreme(lo: Lowering, node: ast.Call, better: str) -> Val:
 
 
 def _decimal_call(lo: Lowering, node: ast.Call) -> Val:
-    argument = _arguments(lo, node, 1)[0]
+    argument = _arguments(lo, node, "x")[0]
     if (
         isinstance(argument, ast.Constant)
         and isinstance(argument.value, str | int)
@@ -100,8 +102,10 @@ def _udf(lo: Lowering, function: objects.Udf, node: ast.Call) -> Val:
     args = [expressions.value(lo, a) for a in node.args]
     known = {"int": "int64", "float": "float64", "bool": "bool"}
     for given, arg in zip(node.args, args, strict=True):
-        if arg.type.kind not in known or arg.loose:
+        if arg.type.kind not in known:
             lo.body.refuse(given, f"udf '{function.name}' takes int, float and bool, not {arg.type}")
+        if arg.loose:
+            lo.body.refuse(given, "this is a float on one path and an int literal on another; write the literal as 0.0")
     signature = ", ".join(known[a.type.kind] for a in args)
     result = _udf_result(lo, function, signature, node)
     if lo.udfs.setdefault(function.name, function) is not function:
@@ -117,14 +121,11 @@ def _udf_result(lo: Lowering, function: objects.Udf, signature: str, node: ast.A
     try:
         function.compiled.compile(types_)
     except Exception as error:
-        first = str(error).strip().splitlines()
-        lo.body.refuse(
-            node, f"udf '{function.name}' cannot be compiled for ({signature}): {first[-1] if first else error}"
-        )
+        lo.body.refuse(node, f"udf '{function.name}' cannot be compiled for ({signature}): {_gist(error)}")
     result = function.compiled.overloads[types_].signature.return_type
     if isinstance(result, numba.types.Boolean):
         return BOOL
-    if isinstance(result, numba.types.Integer):
+    if isinstance(result, numba.types.Integer) and result.signed:
         return INT
     if isinstance(result, numba.types.Float):
         return FLOAT
@@ -171,3 +172,10 @@ def _range(lo: Lowering, node: ast.Call, args: list[ast.expr]) -> tuple[str, tup
         if bound.type != INT:
             lo.body.refuse(node, f"range takes ints, not {bound.type}")
     return "range", tuple(bounds), (INT,), step
+
+
+def _gist(error: Exception) -> str:
+    """The line of numba's long message that says what is wrong."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    noise = ("Failed in", "During:", "File ", "def ", "<source", "^")
+    return next((line for line in lines if line and not line.startswith(noise)), type(error).__name__)

@@ -111,12 +111,22 @@ def _value(lo: Lowering, node: ast.expr) -> Val:
         case ast.JoinedStr():
             lo.body.refuse(node, "strings cannot be built in a transaction; build them after, from the outcomes")
         case ast.Subscript():
-            lo.body.refuse(node, "only tables can be indexed; loop over a list with 'for x in e.xs'")
+            lo.body.refuse(node, _not_a_table(lo, node.value))
+        case ast.Yield() | ast.YieldFrom() | ast.Await():
+            lo.body.refuse(node, "a transaction is a plain function; return a dict of named fields")
     lo.body.refuse(
         node,
         f"'{type(node).__name__}' cannot be compiled; use names, fields, columns, arithmetic, "
         "comparisons and calls to " + calls.SUPPORTED,
     )
+
+
+def _not_a_table(lo: Lowering, base: ast.expr) -> str:
+    if isinstance(base, ast.Name) and base.id in lo.locals:
+        return f"'{base.id}' is assigned in this body, so here it is not a table; use another name for it"
+    if isinstance(base, ast.Name) and base.id != lo.body.parameter and lo.body.lookup(base.id) is MISSING:
+        return f"'{base.id}' is not defined"
+    return "only tables can be indexed; loop over a list with 'for x in e.xs'"
 
 
 # -- constants and names ------------------------------------------------------------------------
@@ -133,7 +143,7 @@ def constant(lo: Lowering, found: Any, node: ast.AST) -> Val:
         case float():
             return lo.const(float(found), FLOAT)
         case str():
-            return lo.const(str(found), STR)
+            return lo.const(found + "", STR)  # the text itself: str() of an enum would give its name
         case Decimal():
             return decimal_constant(lo, found, node)
         case datetime.datetime():
@@ -171,7 +181,11 @@ def global_value(lo: Lowering, found: Any, name: str, node: ast.AST) -> Val:
 def table_of(lo: Lowering, node: ast.expr) -> Any:
     """The table that an expression names, or None."""
     found = static(lo, node)
-    return found.definition if isinstance(found, objects.Table) else None
+    if not isinstance(found, objects.Table):
+        return None
+    if lo.tables is not None and found.definition not in lo.tables:
+        lo.body.refuse(node, f"table '{found.definition.name}' is declared in another app; declare it in this one")
+    return found.definition
 
 
 def static(lo: Lowering, node: ast.expr) -> Any:
@@ -220,6 +234,13 @@ def list_field(lo: Lowering, node: ast.expr) -> Val:
 # -- records ------------------------------------------------------------------------------------
 
 
+def refuse_event(lo: Lowering, target: ast.Attribute) -> None:
+    """Neither an event nor the record that a check looks at can be changed."""
+    if isinstance(target.value, ast.Name) and target.value.id == lo.body.parameter:
+        what = "an event cannot be changed" if lo.event is not None else "a check only looks; it cannot write"
+        lo.body.refuse(target, what + "; use a local name")
+
+
 def record_or_self(lo: Lowering, node: ast.expr) -> RecordRef | None:
     """A record; None stands for the record that a check looks at."""
     if lo.table is not None and isinstance(node, ast.Name) and node.id == lo.body.parameter:
@@ -239,9 +260,7 @@ def read_column(lo: Lowering, found: RecordRef | None, node: ast.Attribute) -> V
 
 
 def write_column(lo: Lowering, target: ast.Attribute, new: Val) -> None:
-    if isinstance(target.value, ast.Name) and target.value.id == lo.body.parameter:
-        what = "an event cannot be changed" if lo.event is not None else "a check only looks; it cannot write"
-        lo.body.refuse(target, what)
+    refuse_event(lo, target)
     if static(lo, target.value) is not MISSING:
         lo.body.refuse(target, "only columns of records can be changed; keep shared state in a table")
     records.write(lo, record(lo, target.value), target, new)

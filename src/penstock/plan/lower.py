@@ -40,11 +40,12 @@ class Lowering:
     left: bool = False
     exits: list[Exit] | None = None  # inside a loop
     count: int = 0
-    returns: dict[str, list[Type]] = field(default_factory=dict)
+    returns: dict[str, list[tuple[Type, int]]] = field(default_factory=dict)  # field -> (type, line)
     udfs: dict[str, Udf] = field(default_factory=dict)
     types: dict[int, Type] = field(default_factory=dict)
     self_row: int = 0
     locals: frozenset[str] = frozenset()  # names that the body assigns anywhere
+    tables: tuple[TableDef, ...] | None = None  # the app's, where they are known
 
     # -- emitting ---------------------------------------------------------------------------
 
@@ -147,6 +148,7 @@ class Lowering:
                 # Python evaluates the record once and reads it before the right side.
                 target: Any = node.target
                 if isinstance(target, ast.Attribute):
+                    expressions.refuse_event(self, target)
                     record = expressions.record(self, target.value)
                     old = expressions.read_column(self, record, target)
                     right = expressions.value(self, node.value)
@@ -237,13 +239,16 @@ class Lowering:
         for key, one in zip(value.keys, value.values, strict=True):
             if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
                 self.body.refuse(key or value, "a returned field's name is a constant string")
-            if key.value in OUTCOME_COLUMNS:
-                self.body.refuse(key, f"every outcome has a column '{key.value}' already; choose another name")
+            if not key.value:
+                self.body.refuse(key, "a returned field needs a name")
+            # Readers of the outcomes (SQL, Spark) do not tell upper case from lower.
+            if key.value.lower() in OUTCOME_COLUMNS:
+                self.body.refuse(key, f"'{key.value}' is a column that every outcome has already; choose another name")
             if isinstance(one, ast.Constant) and one.value is None:
                 continue
             fields.append((key.value, expressions.value(self, one)))
         for name, given in dict(fields).items():
-            self.returns.setdefault(name, []).append(given.type)
+            self.returns.setdefault(name, []).append((given.type, node.lineno))
             self.emit("give", (given.id,), name=name, node=node)
 
     def leave(self, kind: str) -> None:

@@ -117,7 +117,11 @@ def negate(lo: Lowering, a: Val, node: ast.AST, code: str = "neg") -> Val:
 
 def compare(lo: Lowering, op: ast.cmpop, a: Val, b: Val, node: ast.AST) -> Val:
     if type(op) not in COMPARISONS:
-        lo.body.refuse(node, "'is' and 'in' compare objects; use == or !=, or ask a table: k in Account")
+        lo.body.refuse(
+            node,
+            "'is' compares objects; use == or !=. To ask whether a record is there: k in Account. "
+            "A null field aborts when it is used",
+        )
     code = COMPARISONS[type(op)]
     kinds = {a.type.kind, b.type.kind}
     if kinds == {"float", "decimal"}:

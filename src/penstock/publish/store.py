@@ -130,8 +130,8 @@ class Durable:
         expected = 0 if known is None or last is None else last + 1
         if id > expected:
             raise StateError(
-                f"the checkpoint of query {source} is at batch {id}, but state directory {self._journal.path} waits for "
-                f"batch {expected}: they do not belong together; restore the one that is missing"
+                f"the checkpoint of query {source} is at batch {id}, but state directory {self._journal.path} waits "
+                f"for batch {expected}: they do not belong together; restore the one that is missing"
             )
 
     def commit(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from penstock.declare.types import Type
+from penstock.state.jit import kernel
 from penstock.state.strings import Strings
 
 
@@ -59,7 +59,7 @@ def validity(array: pa.Array) -> Any:
     return bits[array.offset :].astype(np.bool_)
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def _widen(values: Any) -> Any:
     out = np.empty(2 * values.size, np.int64)
     for i in range(values.size):

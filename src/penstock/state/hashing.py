@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
+
+from penstock.state.jit import kernel
 
 ALIVE, LISTED = 1, 2
 
@@ -24,7 +25,7 @@ ALIVE, LISTED = 1, 2
 ONE, TWO = np.uint64(1), np.uint64(2)
 
 
-@nb.njit(nogil=True, cache=True, inline="always")
+@kernel(inline="always")
 def mix(x: Any) -> Any:
     """Spread the bits of a key (murmur3's finalizer)."""
     h = np.uint64(x)
@@ -34,13 +35,13 @@ def mix(x: Any) -> Any:
     return h
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def combine(tag: Any, part: Any) -> Any:
     """The tag of a composite key, part by part."""
     return np.int64(mix(np.uint64(tag) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(part) + np.uint64(1)))
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def tags_of(keys: Any) -> Any:
     """The tag of each key; keys is one int64 array per column (as a 2-d array, columns first)."""
     width, n = keys.shape
@@ -56,13 +57,13 @@ def tags_of(keys: Any) -> Any:
     return tags
 
 
-@nb.njit(nogil=True, cache=True, inline="always")
+@kernel(inline="always")
 def first(tag: Any, slots: Any) -> Any:
     """Where the search for a tag begins: the index of its first slot's tag."""
     return (mix(tag) << ONE) & np.uint64(slots.size - 1)
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def seek(slots: Any, stored: Any, tag: Any, keys: Any, i: Any) -> Any:
     """The slot of key i, or the empty slot where it would go. stored: the table's key columns, as keys."""
     mask = np.uint64(slots.size - 1)
@@ -85,7 +86,7 @@ def seek(slots: Any, stored: Any, tag: Any, keys: Any, i: Any) -> Any:
         h = (h + TWO) & mask
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def rows_of(slots: Any, stored: Any, keys: Any) -> Any:
     """The row of each key, -1 where there is no record."""
     n = keys.shape[1]
@@ -97,7 +98,7 @@ def rows_of(slots: Any, stored: Any, keys: Any) -> Any:
     return rows
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def add_rows(slots: Any, stored: Any, flags: Any, free: Any, meta: Any, keys: Any) -> Any:
     """Give every key a row (its own if it has one), and say which; room must have been made before."""
     n = keys.shape[1]
@@ -123,7 +124,7 @@ def add_rows(slots: Any, stored: Any, flags: Any, free: Any, meta: Any, keys: An
     return rows
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def rebuild(slots: Any, stored: Any, flags: Any, rows: Any) -> Any:
     """Fill an empty index from the rows below `rows`: the live ones, and those that died in this batch as dead."""
     mask = np.uint64(slots.size - 1)
@@ -143,7 +144,7 @@ def rebuild(slots: Any, stored: Any, flags: Any, rows: Any) -> Any:
         slots[h + ONE] = row if flags[row] & ALIVE else -2 - row
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def sweep(slots: Any, stored: Any, flags: Any, graves: Any, free: Any, meta: Any) -> None:
     """Take the records that died in this batch out of the index, and free their rows."""
     width = stored.shape[0]
@@ -164,7 +165,7 @@ def sweep(slots: Any, stored: Any, flags: Any, graves: Any, free: Any, meta: Any
     meta[3] = 0
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def remove(slots: Any, at: Any) -> None:
     """Empty a slot and move back what its presence had pushed along."""
     mask = np.uint64(slots.size - 1)

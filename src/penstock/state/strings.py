@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 from numba import types
 from numba.extending import intrinsic
 
 from penstock.state.hashing import ONE, TWO, mix
+from penstock.state.jit import kernel
 from penstock.state.prefetch import BLOCK, prefetch
 
 
@@ -35,7 +35,7 @@ def _load64(typingctx: Any, array: Any, at: Any) -> Any:
     return types.uint64(array, types.intp), codegen
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def _tail(data: Any, start: Any, n: Any) -> Any:
     """The last n < 8 bytes from start as a number."""
     word = np.uint64(0)
@@ -44,7 +44,7 @@ def _tail(data: Any, start: Any, n: Any) -> Any:
     return word
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def _hash(data: Any, start: Any, stop: Any) -> Any:
     h = np.uint64(stop - start) * np.uint64(0x9E3779B97F4A7C15)
     while stop - start >= 8:
@@ -53,7 +53,7 @@ def _hash(data: Any, start: Any, stop: Any) -> Any:
     return mix(h ^ _tail(data, start, stop - start))
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def _same(a: Any, i: Any, b: Any, j: Any, n: Any) -> Any:
     while n >= 8:
         if _load64(a, i) != _load64(b, j):
@@ -67,7 +67,7 @@ def _same(a: Any, i: Any, b: Any, j: Any, n: Any) -> Any:
     return True
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def compare(starts: Any, data: Any, a: Any, b: Any) -> Any:
     """-1, 0 or 1 as string a comes before, is, or comes after string b."""
     if a == b:
@@ -80,7 +80,7 @@ def compare(starts: Any, data: Any, a: Any, b: Any) -> Any:
     return -1 if n < m else 1
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def _intern(slots: Any, starts: Any, data: Any, count: Any, offsets: Any, source: Any, out: Any) -> Any:
     """Number every string of an Arrow array; room must have been made before. Returns the new count."""
     mask = np.uint64(slots.size - 1)
@@ -118,7 +118,7 @@ def _intern(slots: Any, starts: Any, data: Any, count: Any, offsets: Any, source
     return count
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def _refill(slots: Any, old: Any) -> None:
     mask = np.uint64(slots.size - 1)
     for s in range(0, old.size, 2):
@@ -131,7 +131,7 @@ def _refill(slots: Any, old: Any) -> None:
         slots[h + ONE] = old[s + 1]
 
 
-@nb.njit(nogil=True, cache=True)
+@kernel
 def _gather(starts: Any, data: Any, numbers: Any, offsets: Any, out: Any) -> None:
     for i in range(numbers.size):
         at, start = offsets[i], starts[numbers[i]]

@@ -64,8 +64,9 @@ class _Source:
             return f"np.int64({constant(op.const, op.type)})"
         if op.code == "item" and self.loop is not None and self.loop.code == "each" and op in self.loop.body:
             lists = [self.ops[a].name for a in self.loop.args]
-            self.field = self.field or f"e{self.event}_{lists[op.const]}"
-            return f"e{self.event}_{lists[op.const]}[e{self.event}_{lists[op.const]}_at[j] + q]"
+            name = f"{self.event}_{lists[op.const]}"
+            self.field = self.field or name
+            return f"e{name}[at{name}[j] + q]"
         return ""
 
 
@@ -75,7 +76,7 @@ def emit(out: Source, wanted: list[Ahead]) -> None:
     for one in wanted:
         if one.loop:
             # Lists of unequal length end at the shortest, but asking too far does no harm: offsets stay inside.
-            out.line(f"for q in range({one.loop}_at[j + ONE] - {one.loop}_at[j]):")
+            out.line(f"for q in range(at{one.loop}[j + ONE] - at{one.loop}[j]):")
             with out.indented():
                 _one(out, one)
         else:

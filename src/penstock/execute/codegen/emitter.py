@@ -131,7 +131,7 @@ class Emitter:
                 out.line(f"{v} = e{self.event}_{op.name}[j]")
             case "list":
                 self.null_test(out, op)
-                at = f"e{self.event}_{op.name}_at"
+                at = f"at{self.event}_{op.name}"
                 out.line(f"{v}_at = np.int64({at}[j])")
                 out.line(f"{v}_n = np.int64({at}[j + ONE]) - {v}_at")
             case "len":
@@ -155,8 +155,8 @@ class Emitter:
                 scalars.emit(self, out, op)
 
     def null_test(self, out: Source, op: Op) -> None:
-        name = f"e{self.event}_{op.name}_ok"
-        self.abort(out, f"{name}_any and not {name}[j]", f"null {op.name}")
+        name = f"ok{self.event}_{op.name}"
+        self.abort(out, f"any_{name} and not {name}[j]", f"null {op.name}")
 
     def give(self, out: Source, op: Op) -> None:
         if self.prefix:

@@ -62,12 +62,13 @@ def event_arguments(plan: Plan, number: int, used: set[str]) -> list[Argument]:
     for field in event.fields:
         if field.name not in used:
             continue
+        # The prefix tells the parts apart: whatever a field is called, no two arguments have one name.
         name = f"e{number}_{field.name}"
         item = field.type.item if field.type.kind == "list" else field.type
         out.append(Argument(name, "event", event.name, f"values {field.name}", item))
-        out.append(Argument(f"{name}_ok", "event", event.name, f"valid {field.name}"))
+        out.append(Argument(f"ok{number}_{field.name}", "event", event.name, f"valid {field.name}"))
         if field.type.kind == "list":
-            out.append(Argument(f"{name}_at", "event", event.name, f"offsets {field.name}"))
+            out.append(Argument(f"at{number}_{field.name}", "event", event.name, f"offsets {field.name}"))
     return out
 
 

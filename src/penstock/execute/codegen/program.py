@@ -90,7 +90,7 @@ class _Program:
                 out.line(f"{name}{t} = t{t}_meta[{place}]")
         for argument in self.arguments():
             if argument.part.startswith("valid"):
-                out.line(f"{argument.name}_any = {argument.name}.size > 0")
+                out.line(f"any_{argument.name} = {argument.name}.size > 0")
         out.line("for block in range(start, stop, BLOCK):")
         with out.indented():
             out.line("end = min(block + BLOCK, stop)")
