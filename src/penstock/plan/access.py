@@ -1,19 +1,21 @@
-"""What a transaction touches, and on what each touch depends: the raw material of a schedule.
+"""What a transaction touches, what may abort it, and on which records each of these depends.
 
-An Access is one operation on one record. From a batch of them follow the dependencies
+This is the raw material of a schedule. From the accesses of a batch follow the dependencies
     temporal    the same table and key in an earlier event
-    parametric  `needs`: the value or the condition of this one comes from other records
-    logical     all accesses of one event stand or fall together
+    parametric  `needs`: the records whose values, or presence, decide what this access does
+    logical     all accesses of one event stand or fall together; `requirements` says by what
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from penstock.plan.ir import Block, Op, walk
+from penstock.plan.ir import Block, Op, Plan, TransactionPlan, walk
+from penstock.plan.text import Texts
 
-KINDS = {"read": "read", "read_or": "read", "write": "write", "insert": "insert", "delete": "delete", "find": "look"}
-LOOKUPS = ("find", "locate", "ensure", "insert")
+# What an operation does to its record. A lookup that nothing reads or writes still asks whether a record is there.
+KINDS = {"read": "read", "read_or": "read", "write": "write", "insert": "insert", "delete": "delete"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,33 +25,32 @@ class Access:
     table: str
     keys: tuple[int, ...]  # the key's values
     key: str  # the key as text
-    needs: tuple[str, ...]  # other records whose values decide what this one writes, as text
+    needs: tuple[str, ...]  # other records that decide what this access does
     key_from_event: bool
-    in_loop: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """One way in which a transaction may abort."""
 
-    op: int
     reason: str
     needs: tuple[str, ...]  # the records that decide it
 
 
 def accesses(block: Block) -> tuple[Access, ...]:
-    return tuple(_Finder(block).run())
+    return tuple(_Finder(block).accesses())
 
 
-def requirements(block: Block) -> tuple[Requirement, ...]:
-    """Every reason for which the body may abort, with the records that decide it; equal ones once."""
-    finder = _Finder(block)
-    found: dict[tuple[str, tuple[str, ...]], Requirement] = {}
-    for op in block.walk():
-        for reason in _reasons(op):
-            needs = finder.deciders(op)
-            found.setdefault((reason, needs), Requirement(op.id, reason, needs))
-    return tuple(found.values())
+def requirements(plan: Plan, transaction: TransactionPlan) -> tuple[Requirement, ...]:
+    """Every reason for which a transaction may abort, its tables' checks included; equal ones once."""
+    finder = _Finder(transaction.block)
+    found = [Requirement(reason, finder.deciders(op)) for op in transaction.block.walk() for reason in _reasons(op)]
+    for access in finder.accesses():
+        if access.kind in ("write", "insert"):
+            for check in plan.checks_of(access.table):
+                reasons = [check.text, *(r for op in check.block.walk() for r in _reasons(op))]
+                found += [Requirement(reason, (f"{access.table}[{access.key}]",)) for reason in reasons]
+    return tuple(dict.fromkeys(found))
 
 
 def given(block: Block) -> dict[str, tuple[str, ...]]:
@@ -79,92 +80,72 @@ def _reasons(op: Op) -> tuple[str, ...]:
         case "ensure":
             return ()
         case "div" | "floordiv" | "mod":
-            return (
-                ("division by zero",)
-                if op.type is not None and op.type.kind == "float"
-                else ("division by zero", "overflow")
-            )
+            is_float = op.type is not None and op.type.kind == "float"
+            return ("division by zero",) if is_float else ("division by zero", "overflow")
     return ("overflow",)
 
 
 class _Finder:
     def __init__(self, block: Block) -> None:
         self.block = block
+        self.texts = Texts(block)
         self.ops = {op.id: op for op in block.walk()}
-        self.loops = {inner.id for op in block.walk() if op.is_loop for inner in walk(op.body)}
         self.carries = {c.id: (c.init, c.next) for op in block.walk() for c in op.carries}
-        self.items = {i.id: op for op in block.walk() if op.is_loop for i in op.body if i.code == "item"}
+        # What decides that a turn takes place: the loop's guard, its bounds, what ends it.
+        self.loops: dict[int, list[Op]] = {}
+        for loop in (op for op in block.walk() if op.is_loop):
+            for inner in walk(loop.body):
+                self.loops.setdefault(inner.id, []).append(loop)
 
-    def run(self) -> list[Access]:
-        out = []
-        rows_read = {op.args[0] for op in self.ops.values() if op.code in ("read", "read_or", "write")}
+    def accesses(self) -> Iterator[Access]:
+        used = {op.args[0] for op in self.ops.values() if op.code in ("read", "read_or", "write")}
         for op in self.block.walk():
-            if op.code not in KINDS or (op.code == "find" and op.id in rows_read):
+            looks = op.code in ("find", "locate") and op.id not in used
+            if op.code not in KINDS and not looks:
                 continue
-            row = op if op.code in ("insert", "delete", "find") else self.ops[op.args[0]]
+            row = self.ops[op.args[0]] if op.code in ("read", "read_or", "write") else op
             if row.code == "self":
                 continue
             keys = row.args[: row.const]  # an insert knows how many of its arguments are the key
-            key = ", ".join(self.text(k) for k in keys)
-            reads = self.sources(op, keys)
-            needs = sorted({f"{t}[{k}]" for t, k in reads if (t, k) != (op.table, key)}) if op.code != "read" else []
-            from_event = not any(self.depends(k, set()) for k in keys)
-            out.append(
-                Access(op.id, KINDS[op.code], op.table, keys, key, tuple(needs), from_event, op.id in self.loops)
+            key = self.texts.join(keys)
+            needs = (
+                [] if op.code in ("read", "read_or") else [n for n in self.deciders(op) if n != f"{op.table}[{key}]"]
             )
-        return out
+            from_event = not self.reads(keys)
+            yield Access(op.id, KINDS.get(op.code, "look"), op.table, keys, key, tuple(needs), from_event)
 
     def deciders(self, op: Op) -> tuple[str, ...]:
         """The records whose values, or presence, decide what an operation does."""
-        found = {f"{table}[{key}]" for table, key in self.sources(op, ())}
+        roots = [*op.args, op.guard]
+        for loop in self.loops.get(op.id, ()):
+            roots += [*loop.args, loop.guard, loop.until]
+        found = {self.record(self.ops[one]) for one in self.reads(r for r in roots if r is not None)}
         if op.code in ("locate", "insert", "delete"):
-            found.add(f"{op.table}[{', '.join(self.text(k) for k in op.args[: op.const])}]")
+            found.add(f"{op.table}[{self.texts.join(op.args[: op.const])}]")
         return tuple(sorted(found))
 
-    def sources(self, op: Op, keys: tuple[int, ...]) -> set[tuple[str, str]]:
+    def record(self, op: Op) -> str:
+        row = self.ops[op.args[0]] if op.code in ("read", "read_or") else op
+        return f"{op.table}[{self.texts.join(row.args[: row.const])}]"
+
+    def reads(self, values: Iterable[int]) -> set[int]:
+        """The reads and finds that these values come from."""
         found: set[int] = set()
-        for arg in (*op.args, *((op.guard,) if op.guard is not None else ())):
-            if arg not in keys:
-                self.depends(arg, found)
-        out = set()
-        for one in found:
-            read = self.ops[one]
-            row = self.ops[read.args[0]] if read.code in ("read", "read_or") else read
-            out.add((read.table, ", ".join(self.text(k) for k in row.args)))
-        return out
-
-    def depends(self, value: int, found: set[int], seen: set[int] | None = None) -> bool:
-        """Collect the reads that a value comes from; True if there is any."""
-        seen = set() if seen is None else seen
-        if value in seen:
-            return bool(found)
-        seen.add(value)
-        if value in self.carries:
-            for one in self.carries[value]:
-                self.depends(one, found, seen)
-            return bool(found)
-        op = self.ops[value]
-        if op.code in ("read", "read_or", "find"):
-            found.add(value)
-        if op.code in ("find", "locate", "ensure"):
-            return bool(found)
-        for one in (*op.args, *((op.guard,) if op.guard is not None else ())):
-            self.depends(one, found, seen)
-        return bool(found)
-
-    def text(self, value: int) -> str:
-        if value in self.carries:
-            return f"%{value}"
-        op = self.ops[value]
-        if op.code == "field":
-            return f"e.{op.name}"
-        if op.code == "const":
-            return repr(op.const)
-        if op.code == "item":
-            loop = self.items[value]
-            if loop.code == "each":
-                return f"e.{self.ops[loop.args[op.const]].name}[*]"
-            return "range[*]"
-        if op.code == "convert":
-            return self.text(op.args[0])
-        return f"%{value}"
+        seen: set[int] = set()
+        todo = list(values)
+        while todo:
+            value = todo.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            if value in self.carries:
+                todo += self.carries[value]
+                continue
+            op = self.ops[value]
+            if op.code in ("read", "read_or"):
+                found.add(value)
+            elif op.code == "present":
+                found.add(op.args[0])
+            if op.code not in ("find", "locate", "ensure", "insert"):
+                todo += [*op.args, *([op.guard] if op.guard is not None else [])]
+        return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from penstock.plan.access import Access, accesses, given, requirements
-from penstock.plan.ir import Block, Op, Plan
+from penstock.plan.ir import Block, Op, Plan, TransactionPlan
+from penstock.plan.text import constant
 
 
 def explain(plan: Plan) -> str:
@@ -15,7 +16,7 @@ def explain(plan: Plan) -> str:
         out += ["", f'check {check.table} or "{check.text}"', *_block(check.block)]
     for transaction in plan.transactions:
         out += ["", f"transaction {transaction.name}({transaction.event})", *_block(transaction.block)]
-        out += [f"  {line}" for line in _summary(transaction.block)]
+        out += [f"  {line}" for line in _summary(plan, transaction)]
     if plan.program.returns:
         out += ["", "returns " + ", ".join(f"{name}: {type_}" for name, type_ in plan.program.returns)]
     return "\n".join(out) + "\n"
@@ -43,7 +44,7 @@ def _line(op: Op) -> str:
     what = f"{op.code} {op.table}" if op.table else op.code
     match op.code:
         case "const":
-            text = f"const {op.const!r}"
+            text = f"const {constant(op)}"
         case "field" | "list":
             text = f"{op.code} {op.name}" + (' or abort "null ' + op.name + '"' if op.const else "")
         case "item":
@@ -70,11 +71,11 @@ def _line(op: Op) -> str:
     return f"{left}{text}{guard}{safe}"
 
 
-def _summary(block: Block) -> list[str]:
+def _summary(plan: Plan, transaction: TransactionPlan) -> list[str]:
     """What a schedule needs to know: what is touched, what may abort it, what comes out."""
-    touched = list(dict.fromkeys(_access(access) for access in accesses(block)))
-    required = [f'"{r.reason}"{_by(r.needs)}' for r in requirements(block)]
-    returned = [f"{name}{_by(needs)}" for name, needs in given(block).items()]
+    touched = list(dict.fromkeys(_access(access) for access in accesses(transaction.block)))
+    required = [f'"{r.reason}"{_needs(r.needs)}' for r in requirements(plan, transaction)]
+    returned = [f"{name}{_needs(needs)}" for name, needs in given(transaction.block).items()]
     out = []
     for title, lines in (("accesses", touched), ("requires, or aborts with", required), ("returns", returned)):
         if lines:
@@ -82,12 +83,10 @@ def _summary(block: Block) -> list[str]:
     return out
 
 
-def _by(needs: tuple[str, ...]) -> str:
-    return f" by {', '.join(needs)}" if needs else ""
+def _needs(needs: tuple[str, ...]) -> str:
+    return f" needs {', '.join(needs)}" if needs else ""
 
 
 def _access(access: Access) -> str:
-    text = f"{access.kind} {access.table}[{access.key}]"
-    if access.needs:
-        text += f" needs {', '.join(access.needs)}"
+    text = f"{access.kind} {access.table}[{access.key}]{_needs(access.needs)}"
     return text if access.key_from_event else text + " (key from state: serial)"

@@ -1,0 +1,47 @@
+"""Values of a plan as a person would write them: e.src, e.items[*], 99.50, (e.a + 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+from penstock.plan.ir import Block, Op
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
+
+
+class Texts:
+    def __init__(self, block: Block) -> None:
+        self.ops = {op.id: op for op in block.walk()}
+        self.items = {i.id: op for op in block.walk() if op.is_loop for i in op.body if i.code == "item"}
+
+    def join(self, values: Iterable[int]) -> str:
+        return ", ".join(self.of(v) for v in values)
+
+    def of(self, value: int) -> str:
+        op = self.ops.get(value)
+        if op is None:  # a carry
+            return f"%{value}"
+        match op.code:
+            case "field":
+                return f"e.{op.name}"
+            case "const":
+                return constant(op)
+            case "convert":
+                return self.of(op.args[0])
+            case "item":
+                loop = self.items[value]
+                return f"e.{self.ops[loop.args[op.const]].name}[*]" if loop.code == "each" else "range[*]"
+            case "read" | "read_or":
+                row = self.ops[op.args[0]]
+                return f"{op.table}[{self.join(row.args)}].{op.name}" if row.code != "self" else f"self.{op.name}"
+            case code if code in _SIGNS:
+                return f"({self.of(op.args[0])} {_SIGNS[code]} {self.of(op.args[1])})"
+        return f"%{value}"
+
+
+def constant(op: Op) -> str:
+    """A constant as it is written in Python; a decimal with its point."""
+    if op.type is not None and op.type.kind == "decimal":
+        return str(Decimal(op.const).scaleb(-op.type.scale))
+    return repr(op.const)
