@@ -9,6 +9,20 @@ from penstock.declare.types import decimal
 from penstock.errors import DeclarationError, InputError, PenstockError, StateError
 from penstock.schedule.policy import Policy
 
+
+def __getattr__(name: str) -> object:
+    """What needs pyspark, imported when it is asked for."""
+    if name == "parquet":
+        from penstock.spark.files import parquet
+
+        return parquet
+    if name == "register":
+        from penstock.spark.reader import register
+
+        return register
+    raise AttributeError(f"module 'penstock' has no attribute '{name}'")
+
+
 __all__ = [
     "App",
     "DeclarationError",

@@ -17,6 +17,9 @@ from penstock.plan.ir import Plan
 if TYPE_CHECKING:
     from penstock.engine import Database
 
+# How a state directory is opened unless the caller says otherwise; `App.open` says what each means.
+_DURABLE: dict[str, Any] = {"log": "changes", "retain": 100, "snapshot_every": 50, "background": True, "disk": None}
+
 
 class App(Declarations):
     """A set of tables, events and transactions. What cannot be compiled is refused as it is declared."""
@@ -91,3 +94,48 @@ class App(Declarations):
     def reference(self) -> Reference:
         """The law's other side: the uncompiled functions, one by one, over dicts."""
         return Reference(self.plan.program)
+
+    # -- on Spark ---------------------------------------------------------------------------
+
+    def start(
+        self,
+        sources: dict[Any, Any],
+        *,
+        state: str | os.PathLike[str],
+        outcomes: Any,
+        watermark: str | int | None = None,
+        trigger: dict[str, Any] | None = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Run this app over streaming DataFrames; returns pyspark's StreamingQuery.
+
+        sources: event -> streaming DataFrame, or ps.parquet("in/"). state: the durable directory. outcomes: a
+        directory for Parquet files, or f(dataframe, batch_id). watermark: hold back for event order across batches,
+        "5 seconds" or an int in the order column's unit. trigger: as DataStreamWriter.trigger takes it.
+        name: the query's name. options: as `open` takes them.
+        """
+        from penstock.spark import start
+
+        return start.start(
+            self.plan,
+            sources,
+            state=state,
+            outcomes=outcomes,
+            watermark=watermark,
+            trigger=trigger,
+            name=name,
+            **{**_DURABLE, **options},
+        )
+
+    def apply(self, sources: dict[Any, Any], *, state: str | os.PathLike[str], **options: Any) -> Any:
+        """Run static DataFrames as one batch; its outcomes as a DataFrame."""
+        from penstock.spark import start
+
+        return start.apply(self.plan, sources, state=state, **{**_DURABLE, **options})
+
+    def load(self, table: Table | str, rows: Any, *, state: str | os.PathLike[str], **options: Any) -> None:
+        """Fill a table of a state directory: rows, Arrow or a DataFrame."""
+        from penstock.spark import start
+
+        start.load(self.plan, table, rows, state=state, **{**_DURABLE, **options})

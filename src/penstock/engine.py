@@ -74,11 +74,9 @@ class Database:
         policy = policy or Policy.adaptive()
         watch = Stopwatch()
         with self._gate.writing():
-            stored = None if id is None else self._store.outcomes(id)
+            stored = None if id is None else self._stored(id, source)
             if stored is not None:
                 return stored
-            if source is not None and id is not None:
-                self._store.refuse_foreign(id, source)
             with watch.stage("intake"):
                 arrived = intake.events(self.program, batch)
             with watch.stage("order"):
@@ -153,6 +151,21 @@ class Database:
             raise InputError(f"table '{definition.name}' has the key ({names}); got {len(parts)} part(s)")
         return self._store.history(definition, intake.key(definition, parts))
 
+    def stored(self, id: int, source: str | None = None) -> pa.Table | None:
+        """The outcomes of a batch that is committed already; None if it is not."""
+        with self._gate.reading():
+            return self._stored(id, source)
+
+    def outcomes(self, version: int) -> pa.Table:
+        """The outcomes of a retained version."""
+        with self._gate.reading():
+            return self._store.outcomes_of(version)
+
+    @property
+    def held(self) -> int:
+        """Events that a watermark holds back."""
+        return self._store.stream.waiting.count
+
     def explain(self) -> str:
         """The plan of every transaction, as text."""
         return self.plan.explain()
@@ -171,6 +184,11 @@ class Database:
         self.close()
 
     # -- inside -----------------------------------------------------------------------------
+
+    def _stored(self, id: int, source: str | None) -> pa.Table | None:
+        if source is not None:
+            self._store.refuse_foreign(id, source)
+        return self._store.outcomes(id)
 
     def _release(
         self, arrived: list[Arrived], watermark: int | None, flush: bool, source: str | None
@@ -194,7 +212,7 @@ class Database:
             events=int(result.code.size),
             committed=int(counts[0]) - late,
             late=late,
-            held=self._store.stream.waiting.count,
+            held=self.held,
             aborted={reasons[code - 1]: int(n) for code, n in enumerate(counts) if code and n},
             changes=self._tables.dirty_count(),
             seconds=watch.seconds,

@@ -25,6 +25,8 @@ LOG = "log"
 SNAPSHOTS = "snapshots"
 # What a creation that was cut short may leave behind.
 UNFINISHED = {"writer.lock", "writer.json", "writer.json.tmp", "penstock.json.tmp", LOG, SNAPSHOTS}
+# What a streaming query keeps beside the state; it may be there before the first batch opens the directory.
+BESIDE = {"checkpoint", "sources"}
 
 
 def read_identity(disk: Disk, path: Path) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def check_identity(path: Path, stored: dict[str, Any], given: dict[str, Any]) ->
 def check_new(disk: Disk, path: Path) -> None:
     """Raises if the directory, which has no penstock.json, holds anything that is not ours to take."""
     names = disk.listdir(path)
-    foreign = [name for name in names if name not in UNFINISHED]
+    foreign = [name for name in names if name not in UNFINISHED | BESIDE]
     kept = [name for name in (LOG, SNAPSHOTS) if name in names and disk.listdir(path / name)]
     if kept:
         raise StateError(f"{path / IDENTITY} is missing, but {path} holds commits; restore it from a backup")

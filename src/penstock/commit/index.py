@@ -42,6 +42,11 @@ class Index:
         with self._mutex:
             return self._ids.get(id)
 
+    def find_version(self, version: int) -> int | None:
+        """The batch that made a version; loads after it have the same version."""
+        with self._mutex:
+            return min((seq for seq, entry in self._entries.items() if entry.version == version), default=None)
+
     @property
     def oldest_id(self) -> int | None:
         with self._mutex:

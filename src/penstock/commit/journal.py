@@ -187,6 +187,13 @@ class Journal:
             f"the oldest is {self._index.oldest_id}; open it with a larger retain to keep more"
         )
 
+    def batch(self, version: int, only: Collection[str] | None = None) -> Segment:
+        """The commit that made a version."""
+        seq = self._index.find_version(version)
+        if seq is None:
+            raise StateError(f"version {version} is not retained in state directory {self.path}")
+        return read_commit(self._disk, self.path, seq, only)
+
     def snapshot(self, header: dict[str, Any], tables: dict[str, pa.Table], *, wait: bool = False) -> None:
         """Saves the state after the newest commit, then prunes; skipped while one is running or has just been made.
 

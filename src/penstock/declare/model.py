@@ -30,6 +30,9 @@ class _Required:
     def __repr__(self) -> str:
         return "REQUIRED"
 
+    def __reduce__(self) -> str:
+        return "REQUIRED"  # there is one; a copy elsewhere is that one
+
 
 REQUIRED = _Required()
 

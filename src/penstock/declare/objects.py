@@ -135,6 +135,9 @@ class Udf:
         self.__wrapped__ = function
         self._compiled: Any = None
 
+    def __reduce__(self) -> Any:
+        return Udf, (self.function,)  # what it compiled to stays in this process
+
     @property
     def compiled(self) -> Any:
         """The numba dispatcher."""

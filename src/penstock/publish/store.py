@@ -61,6 +61,9 @@ class Memory:
     def snapshot_if_due(self, tables: Tables) -> None:
         pass
 
+    def outcomes_of(self, version: int) -> pa.Table:
+        raise self._refusal("outcomes")
+
     def view(self, version: int) -> View:
         raise self._refusal("older versions")
 
@@ -148,6 +151,9 @@ class Durable:
     def snapshot_if_due(self, tables: Tables) -> None:
         if self._journal.due:
             self._snapshot(tables)
+
+    def outcomes_of(self, version: int) -> pa.Table:
+        return self._journal.batch(version, ["outcomes"]).parts["outcomes"]
 
     def view(self, version: int) -> View:
         follower = self._replay()

@@ -58,3 +58,31 @@ def add(e: Add):
 @pytest.mark.parametrize("batch", [[], {}, {Add: []}, {Add: Add.definition.arrow().empty_table()}])
 def test_empty_batch(batch: Any) -> None:
     check(named, batches=[batch, [Add(ts=1, id="a", n=1)], batch])
+
+
+compared = ps.App("compared")
+
+
+@compared.table
+class Same:
+    k: int = ps.key()
+    n: int = 0
+
+
+@compared.event
+class Compare:
+    ts: int = ps.order()
+    n: int
+    x: float
+
+
+@compared.transaction
+def compare(e: Compare):
+    return {"same": e.n == e.x, "less": e.x < e.n}
+
+
+def test_smallest_int_compared_with_float() -> None:
+    """CPython compares an int with a float of as many bits by negating the int, which a checked int refuses."""
+    check(
+        compared, batches=[[Compare(ts=1, n=-(2**63), x=-(2.0**63)), Compare(ts=2, n=-(2**63), x=-(2.0**63) - 2048.0)]]
+    )

@@ -1,0 +1,109 @@
+"""Engines of this process: one open database for each state directory, kept from batch to batch.
+
+A streaming query hands its batches to a function; where that function runs (this process in classic
+Spark, a worker of the server under Spark Connect) the engine is opened at the first batch and stays open
+until its query ends. So the function carries no more than an `Opening`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.engine import Database
+from penstock.errors import StateError
+from penstock.plan.ir import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What it takes to open an engine, anywhere: the plan, without the user's functions, and the directory."""
+
+    plan: Plan
+    path: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Held:
+    database: Database
+    query: Any = None  # the streaming query that feeds it, once it has started
+
+
+_mutex = threading.RLock()
+_held: dict[str, _Held] = {}
+
+
+def opening(plan: Plan, state: str | os.PathLike[str], **options: Any) -> Opening:
+    return Opening(portable(plan), str(Path(state).absolute()), options)
+
+
+def portable(plan: Plan) -> Plan:
+    """The plan without the user's functions: they are compiled into it, and need not travel."""
+    program = plan.program
+    return replace(
+        plan,
+        program=replace(
+            program,
+            tables=tuple(replace(t, checks=()) for t in program.tables),
+            transactions=tuple(replace(t, function=_compiled_away) for t in program.transactions),
+        ),
+    )
+
+
+def _compiled_away(event: Any) -> Any:
+    raise AssertionError("a planned transaction is not called")
+
+
+def engine(wanted: Opening) -> Database:
+    """This process's engine for the directory; opened if it is not."""
+    with _mutex:
+        _close_ended(wanted.path)
+        if wanted.path not in _held:
+            _held[wanted.path] = _Held(Database(wanted.plan, wanted.path, **wanted.options))
+        return _held[wanted.path].database
+
+
+def reserve(wanted: Opening) -> Database:
+    """The engine for a query that is about to start; refused while another query of this process has it."""
+    with _mutex:
+        _close_ended(wanted.path)
+        if wanted.path in _held:
+            raise StateError(f"state directory {wanted.path} is used by a query that is running; stop that one first")
+        return engine(wanted)
+
+
+def attach(path: str, query: Any) -> None:
+    with _mutex:
+        if path in _held:
+            _held[path].query = query
+
+
+def release(path: str) -> None:
+    """Close the engine, so that others may open the directory."""
+    with _mutex:
+        held = _held.pop(path, None)
+        if held is not None:
+            held.database.close()
+
+
+@contextmanager
+def using(wanted: Opening) -> Iterator[Database]:
+    """The engine for one piece of work, closed behind it."""
+    database = reserve(wanted)
+    try:
+        yield database
+    finally:
+        release(wanted.path)
+    del database
+
+
+def _close_ended(path: str) -> None:
+    held = _held.get(path)
+    if held is not None and held.query is not None and not held.query.isActive:
+        release(path)

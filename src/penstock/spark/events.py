@@ -1,0 +1,140 @@
+"""DataFrames of events: checked against the declaration, packed into one stream, and unpacked in the engine.
+
+Several types of event make one stream, so that they can be merged in event order:
+
+    kind   place   file                  Transfer             Deposit
+    0      null    null                  {ts, src, dst, …}    null
+    1      null    null                  null                 {ts, account, …}
+    2      7       in/part-7.parquet     null                 null          a direct source: the engine reads it
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from penstock.declare.model import EventDef, Program
+from penstock.declare.types import Type
+from penstock.errors import InputError
+from penstock.spark.files import Files, file_names
+
+_WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_TAKES: dict[str, tuple[type[T.DataType], ...]] = {
+    "int": _WHOLE,
+    "float": (*_WHOLE, T.FloatType, T.DoubleType),
+    "bool": (T.BooleanType,),
+    "str": (T.StringType, T.VarcharType, T.CharType),
+    "decimal": (T.DecimalType, *_WHOLE),
+    "datetime": (T.TimestampType, T.TimestampNTZType),
+    "date": (T.DateType,),
+}
+
+
+def check(event: EventDef, frame: Any) -> None:
+    """InputError that names every column that is missing or of another type."""
+    if not isinstance(frame, DataFrame):
+        raise InputError(
+            f"event '{event.name}': its source is {type(frame).__name__}; give a DataFrame or ps.parquet(…)"
+        )
+    given = {f.name: f.dataType for f in frame.schema.fields}
+    wrong = []
+    for field in event.fields:
+        if field.name not in given:
+            wrong.append(f"column '{field.name}' ({field.type}) is missing")
+        elif not _fits(field.type, given[field.name]):
+            wrong.append(f"column '{field.name}' is {given[field.name].simpleString()}, not {field.type}")
+    if wrong:
+        raise InputError(
+            f"event '{event.name}': {'; '.join(wrong)}; its DataFrame has {', '.join(given) or 'no columns'}"
+        )
+
+
+def _fits(type_: Type, given: T.DataType) -> bool:
+    if type_.kind == "list":
+        return isinstance(given, T.ArrayType) and type_.item is not None and _fits(type_.item, given.elementType)
+    return isinstance(given, _TAKES[type_.kind])
+
+
+def by_event(program: Program, sources: dict[Any, Any]) -> dict[EventDef, Any]:
+    """Sources by the event they are of; keys may be event types or names."""
+    if not isinstance(sources, dict) or not sources:
+        raise InputError(f"app '{program.name}': give a source for each event, {{Transfer: dataframe}}")
+    out = {}
+    for key, source in sources.items():
+        name = key if isinstance(key, str) else getattr(getattr(key, "definition", None), "name", repr(key))
+        event = next((e for e in program.events if e.name == name), None)
+        if event is None or program.transaction_of(event) is None:
+            names = ", ".join(t.event.name for t in program.transactions)
+            raise InputError(f"app '{program.name}' has no transaction for event {name}; it has {names}")
+        out[event] = source
+    return out
+
+
+def pack(spark: Any, program: Program, sources: dict[EventDef, Any], state: str) -> DataFrame:
+    """All sources as one streaming DataFrame."""
+    frames = []
+    for event, source in sources.items():
+        if not isinstance(source, Files):
+            check(event, source)
+    for event, source in sources.items():
+        direct = isinstance(source, Files)
+        frame = file_names(spark, source, event.name, state) if direct else source
+        columns = [
+            F.lit(program.events.index(event)).alias("kind"),
+            (F.col("place") if direct else F.lit(None).cast("long")).alias("place"),
+            (F.col("file") if direct else F.lit(None).cast("string")).alias("file"),
+        ]
+        for other, its in sources.items():
+            if isinstance(its, Files):
+                continue
+            # The names may be written in any case in Spark; the engine wants them as they were declared.
+            struct = F.struct(*[F.col(f"`{f.name}`").alias(f.name) for f in other.fields]) if other is event else None
+            wanted = _struct_type(other, its)
+            columns.append((F.lit(None).cast(wanted) if struct is None else struct).alias(other.name))
+        frames.append(frame.select(*columns))
+    return reduce(lambda a, b: a.unionByName(b), frames)
+
+
+def _struct_type(event: EventDef, frame: DataFrame) -> T.StructType:
+    given = {f.name: f.dataType for f in frame.schema.fields}
+    return T.StructType([T.StructField(f.name, given[f.name]) for f in event.fields])
+
+
+def unpack(program: Program, packed: pa.Table) -> dict[str, pa.Table]:
+    """The batch's events as the engine takes them: event name -> Arrow table."""
+    kinds = packed.column("kind")
+    out = {}
+    for number, event in enumerate(program.events):
+        mine = packed.filter(pa.compute.equal(kinds, number))
+        if mine.num_rows == 0:
+            continue
+        files = mine.filter(mine.column("file").is_valid()).sort_by("place").column("file").to_pylist()
+        if files:
+            out[event.name] = _read(event, files)
+        else:
+            rows = mine.column(event.name).combine_chunks()
+            rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
+            out[event.name] = pa.Table.from_arrays(rows.flatten(), names=[f.name for f in event.fields])
+    return out
+
+
+def _read(event: EventDef, files: list[str]) -> pa.Table:
+    """The files' rows, in the order of the files."""
+    wanted = [f.name for f in event.fields]
+    tables = []
+    for file in files:
+        try:
+            known = pq.read_schema(file).names
+            tables.append(pq.read_table(file, columns=[n for n in wanted if n in known], memory_map=True))
+        except (OSError, pa.ArrowInvalid) as error:
+            raise InputError(f"event '{event.name}': {file} cannot be read: {error}") from error
+        missing = [n for n in wanted if n not in known]
+        if missing:
+            raise InputError(f"event '{event.name}': {file} has no column '{missing[0]}'; it has {', '.join(known)}")
+    return pa.concat_tables(tables, promote_options="permissive")

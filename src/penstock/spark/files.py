@@ -1,0 +1,133 @@
+"""Direct sources: Spark keeps the offsets and plans the batches, the engine reads the files.
+
+`ps.parquet("in/")` becomes a small streaming source that yields file names. An offset is a number of
+files; which file has which number is kept in a list of its own in the state directory, so that a restart
+sees the same files under the same numbers, whatever has come since.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+
+from penstock.errors import InputError
+
+SCHEMA = "place long, file string"
+FORMAT = "penstock_files"
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """A directory of Parquet files, as a source of events."""
+
+    path: str
+    files_per_batch: int | None = None
+
+
+def parquet(path: str | os.PathLike[str], files_per_batch: int | None = None) -> Files:
+    """Events from a directory of Parquet files that the engine reads itself: no row crosses the JVM.
+
+    Files are taken as they appear, oldest first; put them there whole (write elsewhere, then rename).
+    """
+    if files_per_batch is not None and files_per_batch < 1:
+        raise InputError(f"ps.parquet({str(path)!r}): files_per_batch must be 1 or more, not {files_per_batch}")
+    return Files(str(Path(path).absolute()), files_per_batch)
+
+
+def file_names(spark: Any, files: Files, event: str, state: str) -> DataFrame:
+    """The streaming DataFrame of (place, file)."""
+    if not Path(files.path).is_dir():
+        raise InputError(f"event '{event}': there is no directory {files.path}; make it, or name another")
+    spark.dataSource.register(FileNames)
+    reader = spark.readStream.format(FORMAT).option("path", files.path)
+    reader = reader.option("list", str(Path(state) / "sources" / f"{event}.jsonl"))
+    if files.files_per_batch is not None:
+        reader = reader.option("files_per_batch", str(files.files_per_batch))
+    return reader.load()
+
+
+class FileNames(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> _Reader:
+        limit = self.options.get("files_per_batch")
+        return _Reader(Path(self.options["path"]), Path(self.options["list"]), int(limit) if limit else None)
+
+
+@dataclass
+class _Names(InputPartition):
+    start: int
+    names: list[str]
+
+
+class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, path: Path, known: Path, limit: int | None) -> None:
+        self._path, self._known, self._limit = path, known, limit
+        self._available: int | None = None  # with availableNow: what was there when the query started
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"files": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable() if self._limit is None else ReadMaxFiles(self._limit)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        count = len(self._look())
+        if self._available is not None:
+            count = min(count, self._available)
+        if isinstance(limit, ReadMaxFiles):
+            count = min(count, start["files"] + limit.max_files)
+        return {"files": max(count, start["files"])}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._available = len(self._look())
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        names = self._list()[start["files"] : end["files"]]
+        return [_Names(start["files"], [str(self._path / name) for name in names])] if names else []
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int, str]]:
+        assert isinstance(partition, _Names)
+        for i, name in enumerate(partition.names):
+            yield partition.start + i, name
+
+    def _list(self) -> list[str]:
+        try:
+            text = self._known.read_text()
+        except FileNotFoundError:
+            return []
+        # A line without its end was being written when the process died; no offset speaks of it.
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def _look(self) -> list[str]:
+        """All files so far; new ones are added to the list, durably, before any offset counts them."""
+        known = self._list()
+        seen = set(known)
+        new = []
+        for entry in os.scandir(self._path):
+            if entry.name.endswith(".parquet") and entry.name[0] not in "._" and entry.name not in seen:
+                new.append((entry.stat().st_mtime_ns, entry.name))
+        if not new:
+            return known
+        names = [name for _, name in sorted(new)]
+        self._known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(self._known, "r+b" if self._known.exists() else "w+b") as file:
+            file.seek(sum(len(json.dumps(name)) + 1 for name in known))
+            file.truncate()
+            file.write("".join(json.dumps(name) + "\n" for name in names).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        return known + names

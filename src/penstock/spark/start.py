@@ -1,0 +1,172 @@
+"""Start, apply, load: an app's transactions over DataFrames. Read this file first.
+
+    sources ──pack──> one streaming DataFrame ──foreachBatch──> MicroBatch ──> engine ──> outcomes
+    (events.py, files.py)                                       (batch.py)     (engines.py)
+
+Spark does the sources, the offsets and the restarts; its checkpoint lies in the state directory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.declare.model import Program
+from penstock.declare.objects import Table
+from penstock.errors import InputError
+from penstock.plan.ir import Plan
+from penstock.publish.files import OutcomeFiles, plain
+from penstock.spark import engines, events
+from penstock.spark.batch import CHECKPOINT, MicroBatch
+from penstock.spark.files import Files
+
+Outcomes = str | os.PathLike[str] | Callable[[DataFrame, int | None], Any]
+
+_UNITS = {
+    "microsecond": 1,
+    "millisecond": 1000,
+    "second": 10**6,
+    "minute": 60 * 10**6,
+    "hour": 3600 * 10**6,
+    "day": 86400 * 10**6,
+}
+
+
+def start(
+    plan: Plan,
+    sources: dict[Any, Any],
+    *,
+    state: str | os.PathLike[str],
+    outcomes: Outcomes,
+    watermark: str | int | None = None,
+    trigger: dict[str, Any] | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> Any:
+    """Start a streaming query; pyspark's own StreamingQuery."""
+    program = plan.program
+    wanted = events.by_event(program, sources)
+    spark = _session(wanted)
+    opening = engines.opening(plan, state, **options)
+    delay = delay_of(program, watermark)
+    batch = MicroBatch(opening, _sink(outcomes), delay)
+    packed = events.pack(spark, program, wanted, opening.path)
+    if not packed.isStreaming:
+        raise InputError(f"app '{program.name}': start takes streaming DataFrames; for static ones use apply")
+    # Under Spark Connect the engine lives on the server's side; in classic Spark it is this process that opens it,
+    # and what is wrong with the directory is said here and now.
+    local = not _is_connect(spark)
+    if local:
+        _catch_up(batch, engines.reserve(opening), spark)
+    try:
+        writer = packed.writeStream.foreachBatch(batch).option(
+            "checkpointLocation", str(Path(opening.path) / CHECKPOINT)
+        )
+        writer = writer.queryName(name) if name else writer
+        query = (writer.trigger(**trigger) if trigger else writer).start()
+    except BaseException:
+        engines.release(opening.path)
+        raise
+    if local:
+        engines.attach(opening.path, query)
+        drains = delay is not None and bool(trigger) and bool({"availableNow", "once"} & set(trigger or {}))
+        _close_behind(query, batch, spark, drains)
+    return query
+
+
+def _catch_up(batch: MicroBatch, database: Any, spark: Any) -> None:
+    """Outcomes of the last version, if the process died between committing and writing them."""
+    if database.version and isinstance(batch.outcomes, OutcomeFiles):
+        batch.publish(database.outcomes(database.version), spark, None)
+
+
+def _close_behind(query: Any, batch: MicroBatch, spark: Any, drains: bool) -> None:
+    """When the query ends, flush what is held (if all there was has been read) and close the engine."""
+
+    def close() -> None:
+        try:
+            ended_well = True
+            try:
+                wait()
+            except Exception:  # Whoever awaits the query is told; here it only means that there is more to come.
+                ended_well = False
+            if drains and ended_well:
+                database = engines.engine(batch.opening)
+                if database.held:
+                    batch.publish(database.run({}, flush=True), spark, None)
+        finally:
+            engines.release(batch.opening.path)
+
+    wait = query.awaitTermination
+    closing = threading.Thread(target=close, name="penstock-close", daemon=True)
+
+    def await_termination(timeout: int | None = None) -> bool | None:
+        ended = wait(timeout) if timeout is not None else wait()
+        if ended is not False:
+            closing.join()
+        return ended
+
+    # Who waits for the query waits for its last outcomes too.
+    query.awaitTermination = await_termination
+    closing.start()
+
+
+def apply(plan: Plan, sources: dict[Any, Any], *, state: str | os.PathLike[str], **options: Any) -> DataFrame:
+    """Run static DataFrames as one batch; its outcomes."""
+    program = plan.program
+    wanted = events.by_event(program, sources)
+    spark = _session(wanted)
+    for event, frame in wanted.items():
+        if isinstance(frame, Files) or frame.isStreaming:
+            raise InputError(f"event '{event.name}': apply takes static DataFrames; for streams use start")
+        events.check(event, frame)
+    batch = {e.name: f.select(*[f"`{field.name}`" for field in e.fields]).toArrow() for e, f in wanted.items()}
+    with engines.using(engines.opening(plan, state, **options)) as database:
+        return spark.createDataFrame(plain(database.run(batch)))
+
+
+def load(plan: Plan, table: Table | str, rows: Any, *, state: str | os.PathLike[str], **options: Any) -> None:
+    """Fill a table of a state directory: rows, Arrow or a DataFrame."""
+    with engines.using(engines.opening(plan, state, **options)) as database:
+        database.load(table, rows.toArrow() if isinstance(rows, DataFrame) else rows)
+
+
+def delay_of(program: Program, watermark: str | int | None) -> int | None:
+    """A watermark in the unit of the order column: "5 seconds" for datetimes, an int for ints."""
+    if watermark is None:
+        return None
+    ts = program.order_type()
+    is_time = ts is not None and ts.kind == "datetime"
+    if isinstance(watermark, int) and not isinstance(watermark, bool) and watermark >= 0:
+        return watermark
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]+?)s?\s*", watermark.lower()) if isinstance(watermark, str) else None
+    if found and found[2] in _UNITS and is_time:
+        return int(found[1]) * _UNITS[found[2]]
+    takes = '"5 seconds" (or a number of microseconds)' if is_time else "an int, in the unit of its order column"
+    raise InputError(f"app '{program.name}': watermark={watermark!r} is not {takes}")
+
+
+def _sink(outcomes: Outcomes) -> OutcomeFiles | Callable[[Any, int | None], Any]:
+    if callable(outcomes):
+        return outcomes
+    return OutcomeFiles(str(Path(outcomes).absolute()))
+
+
+def _session(sources: dict[Any, Any]) -> Any:
+    for source in sources.values():
+        if isinstance(source, DataFrame):
+            return source.sparkSession
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise InputError("there is no Spark session; make one first: SparkSession.builder.getOrCreate()")
+    return session
+
+
+def _is_connect(spark: Any) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
