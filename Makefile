@@ -1,6 +1,7 @@
-# Every verb sets up what it needs: a fresh machine has to have Python 3.11 or newer, and make.
+# Every verb sets up what it needs: a fresh machine has to have Python 3.11 or newer, and make; demo and test also
+# need Java 17 or newer.
 #
-#   make demo         the main job, end to end
+#   make demo         the main job, end to end on local Spark; leaves a picture, demo.png
 #   make test         check, then every test but the long ones
 #   make test-quick   the tests without crashes, Spark and long runs
 #   make test-long    the long ones
@@ -20,6 +21,7 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 RUN := "$(BIN)/python" -m
 STAMP := $(VENV)/.installed
+PLOT := $(VENV)/.plot
 TESTS := $(RUN) pytest -n $(WORKERS) --dist loadfile
 CODE := $(wildcard src tests examples benchmarks)
 
@@ -28,15 +30,23 @@ NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	if $$p $(NEW_ENOUGH); then echo $$p; break; fi; done)
 
+# Spark 4 runs on Java 17 or newer: JAVA_HOME's, or else the one on the PATH.
+NEED_JAVA = @java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	major=$$("$$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); \
+	if [ "$${major:-0}" -lt 17 ]; then \
+	    echo "make $@ runs Spark, which needs Java 17 or newer, and found $${major:-none}; install one (Debian and Ubuntu: apt install openjdk-17-jre-headless) or set JAVA_HOME$(1)" >&2; exit 1; fi
+
 .PHONY: help demo test test-quick test-long check fmt bench clean
 
 help:
 	@sed -n 's/^#   make /make /p' Makefile
 
-demo: $(STAMP)
+demo: $(PLOT)
+	$(call NEED_JAVA)
 	"$(BIN)/penstock" demo
 
 test: check
+	$(call NEED_JAVA,; without it: make test-quick)
 	$(TESTS) -m "not long"
 
 test-quick: $(STAMP)
@@ -75,8 +85,9 @@ $(STAMP): pyproject.toml
 	echo "setting up $(VENV) with $$("$$python" --version 2>&1)"; \
 	"$$python" -m venv "$(VENV)"
 	@$(RUN) pip --version >/dev/null 2>&1 || "$(BIN)/python" -m ensurepip --upgrade
-	$(RUN) pip install --quiet --disable-pip-version-check -e ".[dev]"
-	@major=$$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); \
-	if [ "$${major:-0}" -lt 17 ]; then \
-	    echo "note: Java 17 or newer was not found; all that is here works without it, the Spark pipeline to come will need it"; fi
+	$(RUN) pip install --quiet --disable-pip-version-check -e ".[dev,spark]"
 	@touch "$(STAMP)"
+
+$(PLOT): $(STAMP)
+	$(RUN) pip install --quiet --disable-pip-version-check -e ".[spark,plot]"
+	@touch "$(PLOT)"

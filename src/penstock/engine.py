@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock import observe
 from penstock.declare.model import TableDef
 from penstock.declare.objects import Table
 from penstock.errors import InputError, StateError
@@ -28,7 +29,7 @@ from penstock.execute import intake
 from penstock.execute.intake import Arrived
 from penstock.execute.native import Kernel, Result
 from penstock.execute.order import Ordered, order
-from penstock.execute.waiting import release
+from penstock.execute.waiting import ran, release
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.plan.ir import Plan
 from penstock.publish.gate import Gate
@@ -92,11 +93,12 @@ class Database:
                     strings, reasons = self._tables.strings, self._kernel.layout.reasons
                     out = outcomes(self.program, reasons, ordered, result, strings, version)
                 with watch.stage("commit"):
-                    self._store.commit(self._tables, arrived, out, stream, id)
+                    self._store.commit(self._tables, ran(arrived, late), out, stream, id)
                     self._version = version
-                self.last_batch = self._report(policy, result, ordered, watch)
+                self.last_batch = report = self._report(policy, result, ordered, watch)
                 self._tables.end_batch()
             self._store.snapshot_if_due(self._tables)
+        observe.publish(report)
         return out
 
     def load(self, table: Table | str, rows: Any) -> None:
@@ -165,6 +167,11 @@ class Database:
     def held(self) -> int:
         """Events that a watermark holds back."""
         return self._store.stream.waiting.count
+
+    @property
+    def source(self) -> str | None:
+        """The stream whose batches these are, once there was one."""
+        return self._store.stream.source
 
     def explain(self) -> str:
         """The plan of every transaction, as text."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from penstock import observe
 from penstock._version import __version__
 from penstock.cli.commands import app
+from penstock.cli.pipeline import app_of
+from penstock.spark import session
 
 TINY = ["--accounts", "50", "--batch", "200", "--batches", "2", "--memory-events", "5000", "--json"]
 
@@ -22,7 +27,7 @@ def test_version() -> None:
     assert penstock("--version") == (0, f"penstock {__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", ["bench", "demo"])
+@pytest.mark.parametrize("command", ["bench", "demo", "run", "query", "history"])
 def test_every_command_has_help(command: str) -> None:
     code, out, _ = penstock(command, "--help")
     assert code == 0
@@ -57,7 +62,97 @@ def test_bench_prints_one_json_object(workload: str) -> None:
     assert ("ratio" in report) == (workload == "sl")
 
 
-def test_demo_proves_that_the_money_is_there() -> None:
-    code, out, err = penstock("demo", "--batches", "6", "--batch", "300")
-    assert code == 0, err
-    assert "All the money is there" in out
+def test_every_failure_of_run_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in").mkdir()
+    rest = ("--state", "state", "--outcomes", "out")
+    bank = "penstock.workloads.bank:app"
+    for words, says in {
+        ("nothing", "--input", "Deposit=in"): "'nothing' does not name an app; write MODULE:APP",
+        ("no_such_module:app", "--input", "Deposit=in"): "there is no module 'no_such_module' here",
+        ("penstock.workloads.bank:nothing", "--input", "Deposit=in"): "has no app 'nothing'",
+        (bank, "--input", "in"): "--input in is not EVENT=PATH, for example Deposit=in/",
+        (bank, "--input", "Bid=in"): "has no transaction for event Bid; it has Deposit, Transfer",
+        (bank, "--input", "Deposit=no"): "event 'Deposit': there is no directory no",
+        (bank, "--input", "Deposit=in", "--input", "Deposit=in"): "event 'Deposit' has two inputs",
+    }.items():
+        code, out, err = penstock("run", *words, *rest)
+        assert (code, out) == (1, "")
+        assert says in err
+        assert len(err.strip().splitlines()) == 1
+
+
+def test_without_spark_or_java_a_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    code, out, err = penstock("demo")
+    assert (code, out) == (1, "")
+    assert "needs Java 17 or newer, and none was found; install one" in err
+    monkeypatch.setattr(session.importlib.util, "find_spec", lambda name: None)
+    code, out, err = penstock("demo")
+    assert (code, out) == (1, "")
+    assert "pyspark is not installed; pip install 'penstock[spark]'" in err
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> str:
+    bank = app_of("penstock.workloads.bank:app")
+    with bank.open(tmp_path / "state") as db:
+        db.load("Account", [{"id": "a", "balance": 10}, {"id": "b"}])
+        for ts in (1, 2):
+            db.run({"Transfer": [{"ts": ts, "id": f"t{ts}", "src": "a", "dst": "b", "amount": 4}]})
+    return str(tmp_path / "state")
+
+
+def test_query_reads_a_version_without_the_app(state: str) -> None:
+    sql = "select balance from account order by id"
+    assert json.loads(penstock("query", state, sql, "--json")[1]) == {
+        "version": 2,
+        "rows": [{"balance": "2.00"}, {"balance": "8.00"}],
+    }
+    code, out, _ = penstock("query", state, sql, "--version", "1")
+    assert code == 0
+    assert out.startswith("version 1: 2 rows\n") and "6.00" in out
+    code, out, err = penstock("query", state, "selct")
+    assert (code, out) == (1, "")
+    assert err == 'penstock: the query failed: Parser Error: syntax error at or near "selct"\n'
+    assert "has no version 9" in penstock("query", state, sql, "--version", "9")[2]
+    assert "is not a state directory" in penstock("query", str(Path(state).parent), sql)[2]
+
+
+def test_history_shows_each_change_of_a_record(state: str) -> None:
+    shown = json.loads(penstock("history", state, "account", "a", "--json")[1])
+    assert (shown["table"], shown["key"]) == ("Account", {"id": "a"})
+    assert [(r["version"], r["change"], r["balance"]) for r in shown["rows"]] == [
+        (0, "loaded", "10.00"),
+        (1, "written", "6.00"),
+        (2, "written", "2.00"),
+    ]
+    assert penstock("history", state, "Account", "nobody")[1].startswith("Account nobody: 0 rows\n")
+    assert "has the key (id); got 2 part(s)" in penstock("history", state, "Account", "a", "b")[2]
+    assert "has no table 'Nothing'; it has Account" in penstock("history", state, "Nothing", "a")[2]
+
+
+def test_subscribers_get_every_batch_and_cannot_break_one(caplog: pytest.LogCaptureFixture) -> None:
+    bank = app_of("penstock.workloads.bank:app")
+    seen: list[dict[str, Any]] = []
+
+    def remember(report: observe.BatchReport) -> None:
+        seen.append(report.to_dict() | {"rows": db.table("Account").num_rows})  # the database can be read by now
+
+    def fail(report: observe.BatchReport) -> None:
+        raise ValueError("no")
+
+    observe.subscribe(fail)
+    observe.subscribe(remember)
+    try:
+        with bank.open() as db:
+            db.run({"Deposit": [{"ts": 1, "id": "d", "account": "nobody", "amount": 1}]})
+    finally:
+        observe.unsubscribe(fail)
+        observe.unsubscribe(remember)
+    with bank.open() as db:
+        db.run({"Deposit": []})
+    assert [(r["version"], r["events"], r["aborted"], r["rows"]) for r in seen] == [(1, 1, {"missing Account": 1}, 0)]
+    assert json.loads(json.dumps(seen)) == seen
+    assert "a subscriber failed on batch 1" in caplog.text

@@ -32,7 +32,8 @@ ALLOWED |= {
     # The log stores bytes: what they mean is none of its business.
     "commit": {"commit", "errors"},
     "engine": {*STAGES, *BASE, "observe"},
-    "app": {*STAGES, *BASE, "observe", "engine"},
+    # What a user starts from; only when a stream is started does it reach for Spark.
+    "app": {*STAGES, *BASE, "observe", "engine", "spark"},
 }
 
 # (file, module it may import against the order): why.

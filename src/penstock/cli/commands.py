@@ -1,6 +1,9 @@
 """`penstock`: the commands and their options.
 
-    demo     a bank at work: batches, a crash, a recovery, and the proof that no money is lost
+    demo     the main job on local Spark: a stream, a crash, a recovery, and the proof that no money is lost
+    run      an app over directories of Parquet files, on local Spark
+    query    SQL over a state directory, now or as of a version
+    history  every change of one record
     bench    one workload, measured
 
 A command imports what it needs when it runs, so that --help is quick. What goes wrong on purpose
@@ -95,15 +98,76 @@ def bench(
 
 @app.command()
 @one_line_errors
-def demo(
-    batches: Annotated[int, typer.Option(min=4, help="Batches to run; the crash comes in the middle.")] = 12,
-    batch: Annotated[int, typer.Option(min=10, help="Events in one batch.")] = 2_000,
-    seed: Annotated[int, typer.Option(help="Seed of the random payments.")] = 7,
+def run(
+    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="Where the app is declared, for example bank:bank.")],
+    input: Annotated[
+        list[str],
+        typer.Option("--input", metavar="EVENT=PATH", help="A directory of Parquet files of this event; repeat it."),
+    ],
+    state: Annotated[Path, typer.Option(metavar="DIR", help="The durable directory: state, log, checkpoint.")],
+    outcomes: Annotated[Path, typer.Option(metavar="DIR", help="Where outcomes are written, as Parquet files.")],
+    watermark: Annotated[
+        str | None,
+        typer.Option(help='Hold back for event order across batches: "5 seconds", or a number if ts is an int.'),
+    ] = None,
+    files_per_batch: Annotated[
+        int | None, typer.Option(min=1, help="Files of each input in one batch, at most; default all there are.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Keep running, and take new files as they appear.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end and nothing else.")] = False,
 ) -> None:
-    """Run a small bank durably, kill it in the middle, reopen it and show that no money is lost."""
+    """Run an app over Parquet files on local Spark: exactly once, and again from where it stopped."""
+    from penstock.cli.pipeline import Pipeline, app_of, inputs_of, watermark_of
+    from penstock.cli.run import run_app
+    from penstock.spark.session import need_spark
+
+    found = app_of(app)
+    inputs = inputs_of(found, input)
+    need_spark()
+    run_app(Pipeline(found, inputs, state, outcomes, watermark_of(watermark), files_per_batch, follow), as_json=json)
+
+
+@app.command()
+@one_line_errors
+def query(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A state directory; its app is not needed.")],
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="A DuckDB query over its tables, by their names.")],
+    version: Annotated[int | None, typer.Option(min=0, help="As of this version; default the newest.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Ask a state directory, also while it is written to."""
+    from penstock.cli import inspect
+
+    inspect.query(directory, sql, version=version, as_json=json)
+
+
+@app.command()
+@one_line_errors
+def history(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A state directory; its app is not needed.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="One of its tables.")],
+    key: Annotated[list[str], typer.Argument(metavar="KEY...", help="The record's key, part by part.")],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Show every retained change of one record, oldest first."""
+    from penstock.cli import inspect
+
+    inspect.history(directory, table, key, as_json=json)
+
+
+@app.command()
+@one_line_errors
+def demo(
+    batches: Annotated[int, typer.Option(min=4, help="Batches to run; the crash comes in the middle.")] = 20,
+    batch: Annotated[int, typer.Option(min=100, help="Events in one batch.")] = 20_000,
+    seed: Annotated[int, typer.Option(help="Seed of the random payments.")] = 7,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the picture goes.")] = Path("demo.png"),
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end and nothing else.")] = False,
+) -> None:
+    """Stream payments through a bank on local Spark, kill it in the middle, and show that no money is lost."""
     from penstock.cli.demo import run_demo
 
-    run_demo(batches=batches, batch=batch, seed=seed)
+    run_demo(batches=batches, batch=batch, seed=seed, picture=out, as_json=json)
 
 
 if __name__ == "__main__":

@@ -1,152 +1,271 @@
-"""`penstock demo`: a bank at work, a crash, and the proof that no money is lost.
+"""`penstock demo`: payments through a bank on local Spark, a kill in the middle, and the proof that no money is lost.
 
-    this process     loads the accounts, starts the other one, waits for half of the batches, kills it
-    the other one    runs batch after batch durably and prints each one's number once it is committed
-    this process     opens the directory again, goes on where the log ends, and counts the money
+    this process     writes the stream as Parquet files, loads the accounts, starts the other one
+    the other one    bank.start over the files, a batch a file; prints a JSON line for each batch; is killed half-way
+    a third one      the same command again: it goes on where the log ends
+    this process     reads the state and the outcomes, and compares them with banks that never saw Spark or a crash
 
-A batch is made from (seed, number) alone, so both processes agree on what each one holds, and the
-proof needs no engine: the money must be the opening balances plus every deposit up to that batch.
-The accounts must also equal, to the cent, those of a bank in memory that never crashed.
+The proof asks four things: has every event exactly one outcome; is all the money there, by SQL; does everything equal
+a bank in memory that ran the same events in one go; and do the first batches equal the reference, which is the
+plain Python functions, one event after another.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from penstock.cli.payments import Payments, payments
+from penstock.cli.picture import Picture
+from penstock.cli.pipeline import Pipeline
 from penstock.errors import PenstockError
+from penstock.observe import BatchReport
+from penstock.publish.files import plain
+from penstock.spark.session import local_session, need_spark
 from penstock.workloads import bind
-from penstock.workloads.bank import ACCOUNTS, OPENING, app, deposited, opening, payments
+from penstock.workloads.bank import ACCOUNTS, OPENING, app, opening
 
-SPARE = 30  # batches that the other process has left to do when it is told to die
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """What a run of batches came to."""
-
-    batches: int
-    events: int
-    committed: int
-    aborted: Counter[str]
-    seconds: float
+# The reference is plain Python, some 50 µs an event: it follows the first batches up to this many events.
+REFERENCE_EVENTS = 60_000
 
 
-def work(directory: str, seed: int, events: int, batches: int) -> None:
-    """The other process: batch after batch, until it is killed; made beforehand, so that it is killed at work."""
-    bank = app()
-    made = [bind(bank, payments(seed, number, events)) for number in range(1, batches + 1)]
-    with bank.open(directory) as db:
-        for number, batch in enumerate(made, 1):
-            db.run(batch, id=number)
-            print(number, flush=True)
-
-
-def run_demo(*, batches: int, batch: int, seed: int) -> None:
-    console = Console()
+def run_demo(*, batches: int, batch: int, seed: int, picture: Path, as_json: bool) -> None:
+    need_spark()
+    begun = time.perf_counter()
+    console = Console(quiet=as_json)
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as directory:
-        path = Path(directory) / "bank"
+        folder = Path(directory)
+        made = payments(seed, batches, batch)
+        made.write(folder / "in")
         bank = app()
-        account = next(iter(bind(bank, {"Account": opening()})))
-        console.print(f"[bold]A bank of {ACCOUNTS} accounts with {OPENING} each[/]: {path}")
-        with bank.open(path) as db:
-            db.load(account, opening())
-        acknowledged = _crash(path, batches // 2, seed, batch)
-        console.print(f"Batch {acknowledged} was acknowledged; then the process was [red]killed[/] (SIGKILL) at work.")
-        with bank.open(path) as db:
-            survived = db.version
-            console.print(f"Opened again: {survived} batches are there; going on with batch {survived + 1}.")
-            if survived < acknowledged:
-                raise PenstockError(f"batch {acknowledged} was acknowledged, but only {survived} batches are there")
-            last = max(batches, survived + 1)
-            totals = _go_on(bank, db, range(survived + 1, last + 1), seed, batch)
-            _prove(console, bank, db, account, last, seed, batch)
-            _report(console, bank, db, account, totals)
+        with bank.open(folder / "state") as db:
+            db.load("Account", opening())
+        console.print(
+            f"[bold]{made.events:,} payments[/] among {ACCOUNTS} accounts, as {batches} batches of Parquet files; they "
+            f"arrive out of order, and a watermark of {made.watermark:,} ms puts them in order."
+        )
+        reports, killed = _stream(folder, made, batches, Console(stderr=True, quiet=as_json))
+        console.print(
+            f"After batch {killed} the process and its Spark were [red]killed[/] (SIGKILL); "
+            "the same command was started again and went on."
+        )
+        counts = _outcomes(folder)
+        with bank.open(folder / "state") as db:
+            _prove(console, bank, db, made, folder)
+            console.print(_richest(db))
+        drawn = Picture(reports, counts, killed, batch).write(picture)
+    summary = _summary(reports, counts, made, killed, time.perf_counter() - begun, picture if drawn else None)
+    if as_json:
+        print(json.dumps(summary))
+        return
+    console.print(_table(summary))
+    if drawn:
+        console.print(f"The picture is in [bold]{picture}[/].", soft_wrap=True)
+    else:
+        console.print("No picture: matplotlib is not installed; pip install 'penstock\\[plot]'")
 
 
-def _crash(path: Path, after: int, seed: int, events: int) -> int:
-    """Run the other process, and kill it once it has acknowledged batch `after` and is in a later one."""
-    command = [sys.executable, "-m", "penstock.cli.demo", str(path), str(seed), str(events), str(after + SPARE)]
-    acknowledged = 0
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None and other.stderr is not None
-        for line in other.stdout:
-            acknowledged = int(line)
-            if acknowledged >= after:
-                break
-        other.kill()
-        said = other.stderr.read().strip()
-    if acknowledged < after:
-        raise PenstockError(f"the demo's second process ended early: {(said.splitlines() or ['no message'])[-1]}")
-    return acknowledged
+# -- the stream -----------------------------------------------------------------------------
 
 
-def _go_on(bank: Any, db: Any, numbers: range, seed: int, events: int) -> Totals:
-    committed, aborted, seconds = 0, Counter[str](), 0.0
-    for number in numbers:
-        made = bind(bank, payments(seed, number, events))
-        begun = time.perf_counter()
-        db.run(made, id=number)
-        seconds += time.perf_counter() - begun
-        committed += db.last_batch.committed
-        aborted.update(db.last_batch.aborted)
-    return Totals(len(numbers), len(numbers) * events, committed, aborted, seconds)
+def work(folder: Path, watermark: int) -> None:
+    """The other process."""
+
+    def tell(report: BatchReport, seconds: float) -> None:
+        print(json.dumps(report.to_dict() | {"wall_s": seconds}), flush=True)
+
+    inputs = {event: str(folder / "in" / event) for event in ("Deposit", "Transfer")}
+    pipeline = Pipeline(app(), inputs, folder / "state", folder / "outcomes", watermark, files_per_batch=1)
+    with local_session("penstock demo", brief=True):
+        pipeline.run(tell)
 
 
-def _prove(console: Console, bank: Any, db: Any, account: Any, last: int, seed: int, events: int) -> None:
-    found = db.sql("select sum(balance) as money from account").to_pylist()[0]["money"]
-    expected = ACCOUNTS * OPENING + sum(deposited(seed, n, events) for n in range(1, last + 1))
-    with bank.open() as never_crashed:
-        never_crashed.load(account, opening())
-        for number in range(1, last + 1):
-            never_crashed.run(bind(bank, payments(seed, number, events)))
-        same = never_crashed.table(account).sort_by("id").equals(db.table(account).sort_by("id"))
-    console.print(f"Money in the bank, by SQL:            {found:>14,}")
-    console.print(f"Opening balances and all deposits:    {expected:>14,}")
-    if found != expected or not same:
+def _stream(folder: Path, made: Payments, batches: int, console: Console) -> tuple[list[dict[str, Any]], int]:
+    """The reports of all batches, and the one after which the first process was killed."""
+    reports: list[dict[str, Any]] = []
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+        # What the watermark holds back at the end is a batch of its own.
+        task = progress.add_task("starting Spark", total=batches + 1)
+        for stop_after in (batches // 2, None):
+            for report in _child(folder, made.watermark, stop_after):
+                reports.append(report)
+                progress.update(task, completed=report["version"], description="streaming")
+            if stop_after is not None:
+                killed = reports[-1]["version"]
+                progress.update(task, description="killed; starting Spark again")
+    return reports, killed
+
+
+def _child(folder: Path, watermark: int, stop_after: int | None) -> Any:
+    """Run the other process, yielding its reports; with `stop_after`, kill it and its JVM after that batch."""
+    command = [sys.executable, "-m", "penstock.cli.demo", str(folder), str(watermark)]
+    with tempfile.TemporaryFile("w+") as said:
+        other = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True, start_new_session=True)
+        assert other.stdout is not None
+        try:
+            for text in other.stdout:
+                report = json.loads(text)
+                if report["version"] == stop_after:
+                    os.killpg(other.pid, signal.SIGKILL)
+                yield report
+        except BaseException:  # such as Ctrl-C: nothing is left behind
+            os.killpg(other.pid, signal.SIGKILL)
+            raise
+        finally:
+            other.stdout.close()
+            other.wait()
+        said.seek(0)
+        if other.returncode != (0 if stop_after is None else -signal.SIGKILL):
+            lines = said.read().strip().splitlines() or ["no message"]
+            raise PenstockError(f"the demo's stream ended early: {lines[-1]}")
+
+
+# -- the proof ------------------------------------------------------------------------------
+
+
+def _outcomes(folder: Path) -> list[dict[str, Any]]:
+    """Outcomes counted by version, status and reason, from the Parquet files."""
+    query = f"select version, status, reason, count(*) as events from {_files(folder)} group by all order by all"
+    return duckdb.sql(query).to_arrow_table().to_pylist()
+
+
+def _files(folder: Path) -> str:
+    return "read_parquet('" + str(folder / "outcomes" / "*.parquet").replace("'", "''") + "')"
+
+
+def _prove(console: Console, bank: Any, db: Any, made: Payments, folder: Path) -> None:
+    rows = duckdb.sql(f"select * from {_files(folder)} order by ts, id").to_arrow_table()
+    claims = []
+    ids = pc.count_distinct(rows.column("id")).as_py()
+    claims.append((rows.num_rows == ids == made.events, f"every one of {made.events:,} events has exactly one outcome"))
+    late = rows.filter(pc.equal(rows.column("status"), "late")).column("id")
+    only = bool(pc.all(pc.is_in(late, value_set=made.too_late), min_count=0).as_py())
+    claims.append((only, f"{len(late):,} events are late, and all of them were sent after the watermark"))
+    money, expected = db.sql("select sum(balance) as money from account").to_pylist()[0]["money"], _expected(made, late)
+    claims.append((money == expected, f"the money by SQL, {money:,}, is the opening balances and all deposits"))
+    ran = rows.filter(pc.not_equal(rows.column("status"), "late"))
+    with bank.open() as memory:
+        claims.append((_same(bank, memory, db, made, ran, db.version), "state and outcomes equal a bank without crash"))
+    version = _followed(ran)
+    first = ran.filter(pc.less_equal(ran.column("version"), version))
+    same = _same(bank, bank.reference(), db, made, first, version)
+    claims.append((same, f"as of batch {version} they equal the uncompiled functions, run one event after another"))
+    for holds, claim in claims:
+        console.print(f"  [green]✔[/] {claim}" if holds else f"  [red]✘ {claim}[/]")
+    if not all(holds for holds, _ in claims):
         raise PenstockError("the bank is not what its events make of it: this is a bug in Penstock")
-    console.print(f"[green]All the money is there[/], and all {ACCOUNTS} accounts equal a bank that never crashed.")
 
 
-def _report(console: Console, bank: Any, db: Any, account: Any, totals: Totals) -> None:
-    table = Table(title="After the crash", title_justify="left", show_header=False)
+def _expected(made: Payments, late: Any) -> Decimal:
+    deposits = made.table("Deposit")
+    counts = pc.and_(
+        pc.not_equal(deposits.column("account"), "nobody"), pc.invert(pc.is_in(deposits.column("id"), value_set=late))
+    )
+    return ACCOUNTS * OPENING + (pc.sum(deposits.filter(counts).column("amount")).as_py() or 0)
+
+
+def _followed(ran: pa.Table) -> int:
+    """The last version that the reference follows: at least one that ran something."""
+    by_version = ran.group_by("version").aggregate([("id", "count")]).sort_by("version")
+    total, version = 0, by_version.column("version")[0].as_py()
+    for row in by_version.to_pylist():
+        total += row["id_count"]
+        if total > REFERENCE_EVENTS:
+            break
+        version = row["version"]
+    return version
+
+
+def _same(bank: Any, other: Any, db: Any, made: Payments, ran: pa.Table, version: int) -> bool:
+    """Whether another bank, given these events in one batch, comes to the same outcomes and the same accounts."""
+    ids = ran.column("id")
+    batch = {}
+    for event in made.files[0]:
+        table = made.table(event)
+        batch[event] = table.filter(pc.is_in(table.column("id"), value_set=ids))
+    (account,) = bind(bank, {"Account": opening()})
+    other.load(account, opening())
+    out = plain(other.run(bind(bank, batch))).drop_columns("version")
+    accounts = [t.sort_by("id") for t in (other.table(account), db.table("Account", version))]
+    return accounts[0].equals(accounts[1]) and out.equals(ran.drop_columns("version").cast(out.schema))
+
+
+# -- the report -----------------------------------------------------------------------------
+
+
+def _summary(
+    reports: list[dict[str, Any]],
+    counts: list[dict[str, Any]],
+    made: Payments,
+    killed: int,
+    seconds: float,
+    picture: Path | None,
+) -> dict[str, Any]:
+    def total(status: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for row in counts:
+            if row["status"] == status:
+                found[str(row["reason"])] = found.get(str(row["reason"]), 0) + row["events"]
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    engine = sum(sum(r["seconds"].values()) for r in reports)
+    return {
+        "events": made.events,
+        "batches": max(r["version"] for r in reports),
+        "killed_after": killed,
+        "committed": sum(total("committed").values()),
+        "aborted": total("aborted"),
+        "late": sum(total("late").values()),
+        "held_most": max(r["held"] for r in reports),
+        "events_per_s": {
+            "engine": round(sum(r["events"] for r in reports) / engine),
+            "spark": round(sum(r["events"] for r in reports) / sum(r["wall_s"] for r in reports)),
+        },
+        "seconds": round(seconds, 1),
+        "picture": None if picture is None else str(picture.absolute()),
+    }
+
+
+def _table(summary: dict[str, Any]) -> Table:
+    table = Table(title="What became of the payments", title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
-    table.add_row("batches", f"{totals.batches:,}")
-    table.add_row("events", f"{totals.events:,}")
-    table.add_row("committed", f"{totals.committed:,}")
-    for reason, count in totals.aborted.most_common():
+    table.add_row("events", f"{summary['events']:,}")
+    table.add_row("committed", f"{summary['committed']:,}")
+    for reason, count in summary["aborted"].items():
         table.add_row(f"aborted: {reason}", f"{count:,}")
-    table.add_row("events/s, durable", f"{totals.events / totals.seconds:,.0f}")
-    console.print(table)
-    richest = db.sql("select id, balance from account order by balance desc, id limit 5")
-    console.print(as_rich(richest, "Top accounts"))
-    first = richest.to_pylist()[0]["id"]
-    history = db.history(account, first)
-    console.print(as_rich(history.slice(max(0, history.num_rows - 8)), f"Newest changes of {first}"))
-    console.print("[bold]The plan of transfer[/]")
-    plan = next(part for part in bank.explain().split("\n\n") if part.startswith("transaction transfer"))
-    console.print(plan, markup=False, highlight=False, soft_wrap=True)
+    table.add_row("late", f"{summary['late']:,}")
+    table.add_row("held back at once, at most", f"{summary['held_most']:,}")
+    table.add_row("events/s, Spark and its two starts included", f"{summary['events_per_s']['spark']:,}")
+    table.add_row("events/s, the engine alone, durable", f"{summary['events_per_s']['engine']:,}")
+    table.add_row("the whole demo, s", f"{summary['seconds']:,}")
+    return table
 
 
-def as_rich(rows: pa.Table, title: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for field in rows.schema:
-        table.add_column(field.name, justify="left" if pa.types.is_string(field.type) else "right")
-    for row in rows.to_pylist():
-        table.add_row(*(str(value) for value in row.values()))
+def _richest(db: Any) -> Table:
+    table = Table(title="Top accounts, by SQL", title_justify="left")
+    table.add_column("id")
+    table.add_column("balance", justify="right")
+    for row in db.sql("select id, balance from account order by balance desc, id limit 3").to_pylist():
+        table.add_row(row["id"], f"{row['balance']:,}")
     return table
 
 
 if __name__ == "__main__":
-    work(sys.argv[1], *map(int, sys.argv[2:]))
+    work(Path(sys.argv[1]), int(sys.argv[2]))

@@ -35,7 +35,7 @@ from penstock.commit.disk import Disk
 from penstock.commit.identity import LOG, SNAPSHOTS, check_identity, check_new, read_identity, write_identity
 from penstock.commit.index import Index
 from penstock.commit.lock import WriterLock
-from penstock.commit.log import Segment, encode
+from penstock.commit.log import Segment, encode, read_header
 from penstock.commit.recover import (
     HEAD,
     Entry,
@@ -190,7 +190,8 @@ class Journal:
     def batch(self, version: int, only: Collection[str] | None = None) -> Segment:
         """The commit that made a version."""
         seq = self._index.find_version(version)
-        if seq is None:
+        # A load has the version of the batch before it, and may outlive that one.
+        if seq is None or read_header(self._disk, segment_path(self.path, seq))["kind"] != "batch":
             raise StateError(f"version {version} is not retained in state directory {self.path}")
         return read_commit(self._disk, self.path, seq, only)
 

@@ -1,6 +1,6 @@
 """Scalar arithmetic for generated kernels: exact, checked, and as Python means it.
 
-Checked operations return (result, failed); the kernel turns `failed` into an abort. Decimals are
+What may fail has a test beside it (`add_lost`), which the kernel turns into an abort. Decimals are
 unscaled int64 values strictly between -10^18 and 10^18.
 """
 
@@ -18,24 +18,21 @@ from penstock.state.jit import kernel
 LIMIT = 10**18
 
 
-def _checked(method: str) -> Any:
+def _overflows(method: str) -> Any:
     @intrinsic
-    def operation(typingctx: Any, a: Any, b: Any) -> Any:
-        pair = types.Tuple((types.int64, types.boolean))
-
+    def test(typingctx: Any, a: Any, b: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            both = getattr(builder, method)(args[0], args[1])
-            result, failed = builder.extract_value(both, 0), builder.extract_value(both, 1)
-            return context.make_tuple(builder, signature.return_type, [result, failed])
+            return builder.extract_value(getattr(builder, method)(args[0], args[1]), 1)
 
-        return pair(types.int64, types.int64), codegen
+        return types.boolean(types.int64, types.int64), codegen
 
-    return operation
+    return test
 
 
-add = _checked("sadd_with_overflow")
-sub = _checked("ssub_with_overflow")
-mul = _checked("smul_with_overflow")
+# Whether a + b, a - b, a * b leave int64. LLVM computes test and result in one instruction.
+add_lost = _overflows("sadd_with_overflow")
+sub_lost = _overflows("ssub_with_overflow")
+mul_lost = _overflows("smul_with_overflow")
 
 
 @kernel
@@ -181,12 +178,11 @@ def scale_down(x: Any, unit: Any) -> Any:
 @kernel
 def compare_scaled(a: Any, b: Any, unit_a: Any, unit_b: Any) -> Any:
     """-1, 0, 1 as a * unit_a is below, equal to, above b * unit_b; one unit is 1."""
-    x, lost = mul(a, unit_a)
-    if lost:
+    if mul_lost(a, unit_a):
         return 1 if a > 0 else -1
-    y, lost = mul(b, unit_b)
-    if lost:
+    if mul_lost(b, unit_b):
         return -1 if b > 0 else 1
+    x, y = a * unit_a, b * unit_b
     return -1 if x < y else (1 if x > y else 0)
 
 

@@ -23,7 +23,7 @@ from numba import types
 
 from penstock._version import __version__
 from penstock.declare.types import Type
-from penstock.execute import kernels
+from penstock.execute import kernels, steps
 from penstock.execute.codegen.layout import FULL_LOG, Argument
 from penstock.execute.codegen.program import generate
 from penstock.execute.intake import Arrived
@@ -216,7 +216,7 @@ def _load(source: str, names: dict[str, Any]) -> Any:
         __version__,
         nb.__version__,
         sys.version,
-        *(_source_of(m) for m in (kernels, hashing, jit, prefetch, strings)),
+        *(_source_of(m) for m in (kernels, steps, hashing, jit, prefetch, strings)),
     ):
         digest.update(text.encode())
     name = f"penstock_kernel_{digest.hexdigest()[:24]}"

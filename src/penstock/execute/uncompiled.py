@@ -20,7 +20,7 @@ from typing import Any
 
 from penstock.declare.model import EventDef, TableDef
 from penstock.errors import Aborted
-from penstock.execute.values import convert, lift
+from penstock.execute.values import convert, lift, negated
 
 Key = tuple[Any, ...]
 Row = dict[str, Any]  # the columns beside the key, as a body sees them
@@ -151,14 +151,14 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     definition.returns = None
     tree = ast.fix_missing_locations(_Lifted().visit(tree))
     ast.increment_lineno(tree, first - 1)
-    scope = {**function.__globals__, **_closure(function), _LIFT: lift}
+    scope = {**function.__globals__, **_closure(function), _LIFT: lift, _NEGATED: negated}
     exec(compile(tree, function.__code__.co_filename, "exec"), scope)
     copy: Callable[..., Any] = scope[function.__name__]
     return copy
 
 
-# Not a name that a body could have.
-_LIFT = "(lift)"
+# Not names that a body could have.
+_LIFT, _NEGATED = "(lift)", "(negated)"
 
 
 class _Lifted(ast.NodeTransformer):
@@ -171,6 +171,12 @@ class _Lifted(ast.NodeTransformer):
         return ast.copy_location(ast.Call(ast.Name(_LIFT, ast.Load()), [node], []), node)
 
     visit_Name = visit_Attribute = visit_Call = _lift
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.USub):
+            return node
+        return ast.copy_location(ast.Call(ast.Name(_NEGATED, ast.Load()), [node.operand], []), node)
 
     def visit_Constant(self, node: ast.Constant) -> Any:
         return self._lift(node) if type(node.value) is int else node

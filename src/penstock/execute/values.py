@@ -64,14 +64,21 @@ class Int(int):
     def __rmod__(self, other: Any) -> Any:
         return _checked(int.__rmod__(self, other))
 
+    # Not checked: Python itself negates an int to compare it with a float. A body's own minus is `negated`.
     def __neg__(self) -> Any:
-        return _checked(int.__neg__(self))
+        return int.__neg__(self)
 
     def __pos__(self) -> Any:
         return self
 
     def __abs__(self) -> Any:
         return _checked(int.__abs__(self))
+
+
+def negated(value: Any) -> Any:
+    """The minus sign of a body."""
+    result = -value
+    return _checked(result) if isinstance(result, int) else result
 
 
 def _checked(result: Any) -> Any:

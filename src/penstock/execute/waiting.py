@@ -21,12 +21,15 @@ from penstock.declare.model import Program
 from penstock.execute.intake import Arrived
 from penstock.state.arrow import times
 
+ARRIVAL = "$arrival"  # no field of an event can have this name
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
     highest: int | None = None
     frontier: int | None = None
-    held: dict[str, pa.Table] = field(default_factory=dict)  # event name -> its events, in order of arrival
+    # event name -> its events in order of arrival, and in column $arrival their places among all that are held
+    held: dict[str, pa.Table] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -48,7 +51,7 @@ def release(program: Program, arrived: list[Arrived], waiting: Waiting, delay: i
     tops = [int(ts.max()) for ts in new if ts.size] + ([] if waiting.highest is None else [waiting.highest])
     highest = max(tops, default=None)
     limit = None if highest is None else (highest if flush else highest - delay)
-    frontier, held, out, marks = waiting.frontier, {}, [], []
+    frontier, held, out, marks = waiting.frontier, [], [], []
     arrived = _with_held(program, arrived, waiting)
     for one in arrived:
         ts = times(one.table.column(one.event.order))
@@ -59,14 +62,32 @@ def release(program: Program, arrived: list[Arrived], waiting: Waiting, delay: i
         runs = np.zeros(ts.size, np.bool_) if limit is None else ts <= limit
         keep = ~runs & ~late
         if keep.any():
-            held[one.event.name] = one.table.filter(pa.array(keep))
+            held.append(_rows(one, keep))
         now = runs | late
         out.append(_rows(one, now))
         marks.append(late[now] if late.any() else None)
-        ran = ts[runs & ~late]
-        if ran.size:
-            frontier = int(ran.max()) if frontier is None else max(frontier, int(ran.max()))
-    return Released(out, marks, Waiting(highest, frontier, held))
+        done = ts[runs & ~late]
+        if done.size:
+            frontier = int(done.max()) if frontier is None else max(frontier, int(done.max()))
+    return Released(out, marks, Waiting(highest, frontier, _numbered(held)))
+
+
+def ran(arrived: list[Arrived], late: list[Any] | None) -> list[Arrived]:
+    """Without those that are late: what a log of inputs has to run again."""
+    if late is None:
+        return arrived
+    return [one if mark is None else _rows(one, ~mark) for one, mark in zip(arrived, late, strict=True)]
+
+
+def _numbered(held: list[Arrived]) -> dict[str, pa.Table]:
+    """Held events with their places, counted from 0 over all types, so that ties between types keep their order."""
+    every = np.concatenate([np.zeros(0, np.int64), *[one.arrival for one in held]])
+    place = np.empty(every.size, np.int64)
+    place[np.argsort(every, kind="stable")] = np.arange(every.size)
+    parts = np.split(place, np.cumsum([one.table.num_rows for one in held]))
+    return {
+        one.event.name: one.table.append_column(ARRIVAL, pa.array(part)) for one, part in zip(held, parts, strict=False)
+    }
 
 
 def _with_held(program: Program, arrived: list[Arrived], waiting: Waiting) -> list[Arrived]:
@@ -74,14 +95,13 @@ def _with_held(program: Program, arrived: list[Arrived], waiting: Waiting) -> li
     if not waiting.held:
         return arrived
     given = {a.event.name: a for a in arrived}
-    out, place = [], 0
+    out = []
     for event in program.events:
         tables, places = [], []
         if event.name in waiting.held:
             table = waiting.held[event.name]
-            tables.append(table)
-            places.append(np.arange(place, place + table.num_rows))
-            place += table.num_rows
+            tables.append(table.drop_columns(ARRIVAL))
+            places.append(table.column(ARRIVAL).to_numpy())
         if event.name in given:
             tables.append(_plain(given[event.name].table, tables[0].schema if tables else None))
             places.append(given[event.name].arrival + waiting.count)

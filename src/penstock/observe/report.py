@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,10 @@ class BatchReport:
     aborted: dict[str, int]  # by reason
     changes: int  # records written or deleted
     seconds: dict[str, float]  # by stage
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values that JSON can hold."""
+        return asdict(self)
 
     def __str__(self) -> str:
         total = sum(self.seconds.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +34,8 @@ class OutcomeFiles:
                 os.fsync(file.fileno())
             os.replace(making, final)
         except OSError as error:
-            making.unlink(missing_ok=True)
+            with suppress(OSError):
+                making.unlink(missing_ok=True)
             raise StateError(
                 f"outcomes of version {version} cannot be written to {self.path}: {error.strerror or error}; "
                 "the state directory's log has them, and they are written when the query is started again"

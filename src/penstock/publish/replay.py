@@ -27,10 +27,9 @@ from penstock.execute import intake
 from penstock.execute.intake import Arrived
 from penstock.execute.native import Kernel
 from penstock.execute.order import order
+from penstock.execute.waiting import ARRIVAL
 from penstock.publish.stream import Stream
 from penstock.state.tables import Tables
-
-ARRIVAL = "$arrival"  # no field of an event can have this name
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -56,14 +57,23 @@ def start(
     opening = engines.opening(plan, state, **options)
     delay = delay_of(program, watermark)
     batch = MicroBatch(opening, _sink(outcomes), delay)
+    for event, source in wanted.items():
+        # Beside a stream, a static one would be read again with every batch.
+        if isinstance(source, DataFrame) and not source.isStreaming:
+            raise InputError(f"event '{event.name}': start takes streaming DataFrames; for static ones use apply")
     packed = events.pack(spark, program, wanted, opening.path)
-    if not packed.isStreaming:
-        raise InputError(f"app '{program.name}': start takes streaming DataFrames; for static ones use apply")
     # Under Spark Connect the engine lives on the server's side; in classic Spark it is this process that opens it,
     # and what is wrong with the directory is said here and now.
     local = not _is_connect(spark)
     if local:
-        _catch_up(batch, engines.reserve(opening), spark)
+        database = engines.reserve(opening)
+        try:
+            _catch_up(batch, database, spark)
+            if database.source is None:
+                _sweep(Path(opening.path) / CHECKPOINT)
+        except BaseException:
+            engines.release(opening.path)
+            raise
     try:
         writer = packed.writeStream.foreachBatch(batch).option(
             "checkpointLocation", str(Path(opening.path) / CHECKPOINT)
@@ -86,8 +96,19 @@ def _catch_up(batch: MicroBatch, database: Any, spark: Any) -> None:
         batch.publish(database.outcomes(database.version), spark, None)
 
 
+def _sweep(checkpoint: Path) -> None:
+    """Spark refuses a checkpoint in which a kill or a full disk left parts of its very first batch. As long as no
+    batch has reached the engine or Spark's own list, there is nothing in it to keep but the query's identity."""
+    offsets = checkpoint / "offsets"
+    if offsets.is_dir() and not any(entry.name.isdigit() for entry in offsets.iterdir()):
+        for entry in checkpoint.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+
+
 def _close_behind(query: Any, batch: MicroBatch, spark: Any, drains: bool) -> None:
     """When the query ends, flush what is held (if all there was has been read) and close the engine."""
+    failed: list[BaseException] = []
 
     def close() -> None:
         try:
@@ -100,6 +121,8 @@ def _close_behind(query: Any, batch: MicroBatch, spark: Any, drains: bool) -> No
                 database = engines.engine(batch.opening)
                 if database.held:
                     batch.publish(database.run({}, flush=True), spark, None)
+        except BaseException as error:  # Who awaits the query is told of this too.
+            failed.append(error)
         finally:
             engines.release(batch.opening.path)
 
@@ -110,6 +133,8 @@ def _close_behind(query: Any, batch: MicroBatch, spark: Any, drains: bool) -> No
         ended = wait(timeout) if timeout is not None else wait()
         if ended is not False:
             closing.join()
+            if failed:
+                raise failed[0]
         return ended
 
     # Who waits for the query waits for its last outcomes too.

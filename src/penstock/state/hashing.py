@@ -25,7 +25,7 @@ ALIVE, LISTED = 1, 2
 ONE, TWO = np.uint64(1), np.uint64(2)
 
 
-@kernel(inline="always")
+@kernel
 def mix(x: Any) -> Any:
     """Spread the bits of a key (murmur3's finalizer)."""
     h = np.uint64(x)
@@ -57,7 +57,7 @@ def tags_of(keys: Any) -> Any:
     return tags
 
 
-@kernel(inline="always")
+@kernel
 def first(tag: Any, slots: Any) -> Any:
     """Where the search for a tag begins: the index of its first slot's tag."""
     return (mix(tag) << ONE) & np.uint64(slots.size - 1)

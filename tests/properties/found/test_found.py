@@ -1,5 +1,6 @@
 """Disagreements that random testing found, made small; each one stays, so that it does not come back."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,3 +87,35 @@ def test_smallest_int_compared_with_float() -> None:
     check(
         compared, batches=[[Compare(ts=1, n=-(2**63), x=-(2.0**63)), Compare(ts=2, n=-(2**63), x=-(2.0**63) - 2048.0)]]
     )
+
+
+def test_a_record_made_and_deleted_in_one_batch_survives_a_reopen(tmp_path: Path) -> None:
+    brief = ps.App("brief")
+
+    @brief.table
+    class Visit:
+        id: int = ps.key()
+
+    @brief.event
+    class Come:
+        ts: int = ps.order()
+        id_: int
+
+    @brief.event
+    class Go:
+        ts: int = ps.order()
+        id_: int
+
+    @brief.transaction
+    def come(e: Come):
+        Visit.insert(e.id_)
+
+    @brief.transaction
+    def go(e: Go):
+        del Visit[e.id_]
+
+    for log in ("changes", "input"):
+        with brief.open(tmp_path / log, log=log) as db:
+            db.run([Come(ts=1, id_=1), Go(ts=2, id_=1), Come(ts=3, id_=2)])
+        with brief.open(tmp_path / log, log=log) as db:
+            assert db.table(Visit).to_pylist() == [{"id": 2}]

@@ -37,44 +37,39 @@ def checks(em: Emitter, out: Source, block: Block) -> None:
         if (row_id, op.guard) in seen or (row_id, None) in seen:
             continue
         seen.add((row_id, op.guard))
-        x = f"x{row_id}"
-        tests = [f"v{op.guard}"] if op.guard is not None else []
+        x = em.row(row_id)
+        tests = [em.val(op.guard)] if op.guard is not None else []
         if op.table in deleted:
             tests.append(f"t{em.numbers[op.table]}_flags[{x}] & np.uint8(1) != 0")
         if tests:
-            guard = guard_text(em, block, op.guard)
-            out.line(f"if {' and '.join([guard, *tests[1:]] if op.guard is not None else tests)}:")
+            out.line(f"if {' and '.join(tests)}:")
         with out.indented() if tests else nullcontext():
             checks_of_row(em, out, op.table, x)
 
 
-def guard_text(em: Emitter, block: Block, guard: int | None) -> str:
-    const = next((o for o in block.walk() if o.id == guard and o.code == "const"), None)
-    return repr(const.const) if const is not None else f"v{guard}"
-
-
 def checks_of_touched(em: Emitter, out: Source, block: Block) -> None:
     tables = {op.table for op in block.walk() if op.code in ("write", "insert", "ensure")}
-    out.line("for w in range(0, nt, 2):")
+    w, x = f"{em.prefix}w", f"{em.prefix}xw"
+    out.line(f"for {w} in range(0, nt, 2):")
     with out.indented():
-        out.line("xw = np.uint64(touched[w + 1])")
+        out.line(f"{x} = np.uint64(touched[{w} + 1])")
         for table in sorted(t for t in tables if em.plan.checks_of(t)):
             n = em.numbers[table]
-            out.line(f"if touched[w] == {n} and t{n}_flags[xw] & np.uint8(1) != 0:")
+            out.line(f"if touched[{w}] == {n} and t{n}_flags[{x}] & np.uint8(1) != 0:")
             with out.indented():
-                checks_of_row(em, out, table, "xw")
+                checks_of_row(em, out, table, x)
     out.line("if c != 0:")
     with out.indented():
         out.line("break")
 
 
 def checks_of_row(em: Emitter, out: Source, table: str, x: str) -> None:
-    kept = (em.prefix, em.text, em.types, em.lists, em.in_loop)
+    kept = (em.prefix, em.text, em.types, em.lists, em.in_loop, em.fields)
     for check in em.plan.checks_of(table):
         em.checked += 1
-        em.prefix, em.self_row = f"w{em.checked}_", x
+        em.prefix, em.self_row, em.fields = f"w{em.checked}_", x, {}
         em.begin(check.block)
         out.line(f"{em.prefix}holds = False")
         em.ops(out, check.block.ops)
         em.abort(out, f"not {em.prefix}holds", check.text)
-    em.prefix, em.text, em.types, em.lists, em.in_loop = kept
+    em.prefix, em.text, em.types, em.lists, em.in_loop, em.fields = kept

@@ -69,7 +69,7 @@ class Emitter:
     # -- blocks -----------------------------------------------------------------------------
 
     def block(self, out: Source, block: Block, event: int, fields: list[tuple[str, int]]) -> None:
-        self.prefix, self.event, self.fields = "", event, dict(fields)
+        self.prefix, self.event, self.fields = f"p{event}_", event, dict(fields)
         self.begin(block)
         # Checks of records written in a loop need the list of those records; straight-line code knows them.
         self.logs_touched = any(
@@ -147,8 +147,8 @@ class Emitter:
                 self.give(out, op)
             case "udf":
                 args = ", ".join(self.val(a) for a in op.args)
-                out.line(f"ok, {v} = udf_{op.name}({args})")
-                self.abort(out, "not ok", f"udf {op.name} failed")
+                out.line(f"{v}_ok, {v} = udf_{op.name}({args})")
+                self.abort(out, f"not {v}_ok", f"udf {op.name} failed")
             case "find" | "locate" | "ensure" | "insert" | "delete" | "read" | "read_or" | "write" | "present":
                 records.record_op(self, out, op)
             case _:
@@ -159,16 +159,16 @@ class Emitter:
         self.abort(out, f"any_{name} and not {name}[j]", f"null {op.name}")
 
     def give(self, out: Source, op: Op) -> None:
-        if self.prefix:
-            out.line(f"{self.prefix}holds = {self.val(op.args[0])}")
+        if op.name in self.fields:
+            out.line(f"value{self.event}_{self.fields[op.name]} = {self.val(op.args[0])}")
+            out.line(f"given{self.event}_{self.fields[op.name]} = True")
         else:
-            out.line(f"r_{self.fields[op.name]} = {self.val(op.args[0])}")
-            out.line(f"s_{self.fields[op.name]} = True")
+            out.line(f"{self.prefix}holds = {self.val(op.args[0])}")
 
     # -- loops ------------------------------------------------------------------------------
 
     def loop(self, out: Source, op: Op) -> None:
-        turn, count = f"q{op.id}", f"m{op.id}"
+        turn, count = f"{self.prefix}q{op.id}", f"{self.prefix}m{op.id}"
         for carry in op.carries:
             out.line(f"{self.val(carry.id)} = {self.val(carry.init)}")
         if op.code == "each":
@@ -202,11 +202,11 @@ class Emitter:
         moved = [(self.val(c.id), self.val(c.next)) for c in op.carries if c.id != c.next]
         # The end is tested before the carries move: it speaks of this turn's values.
         if op.until is not None:
-            out.line(f"until{op.id} = {self.val(op.until)}")
+            out.line(f"{self.prefix}until{op.id} = {self.val(op.until)}")
         if moved:
             out.line(f"{', '.join(a for a, _ in moved)} = {', '.join(b for _, b in moved)}")
         if op.until is not None:
-            out.line(f"if until{op.id}:")
+            out.line(f"if {self.prefix}until{op.id}:")
             with out.indented():
                 out.line("break")
 

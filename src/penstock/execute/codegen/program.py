@@ -9,9 +9,9 @@
         c != 0: undo from the log; otherwise: returned fields to the outcome's columns
 
 The text is deterministic: the same plan gives the same source, and so the same cached machine code.
-Names: v7 the value %7, x7 a row as an unsigned index, t0_c1 table 0's column 1, e0_amount event 0's
-field, o0 and h0 returned field 0 and whether it is given, d g f n u: a table's counts (dirty, graves,
-free, rows, slots used).
+Names: p0_v7 the value %7 of event 0's transaction, p0_x7 a row as an unsigned index, t0_c1 table 0's column 1,
+e0_amount event 0's field, o0 and h0 returned field 0 and whether it is given, d g f n u: a table's counts (dirty,
+graves, free, rows, slots used).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ import numba as nb
 import numpy as np
 
 from penstock.execute import kernels as k_
+from penstock.execute import steps as s_
 from penstock.state.hashing import ONE, TWO, combine, first
 from penstock.state.prefetch import BLOCK, prefetch
 from penstock.state.strings import compare as compare_text
@@ -155,16 +156,16 @@ class _Program:
         given = sorted({op.name for op in transaction.block.walk() if op.code == "give"}, key=returns.index)
         types = dict(self.plan.program.returns)
         for name in given:
-            out.line(f"s_{returns.index(name)} = False")
-            out.line(f"r_{returns.index(name)} = {source.zero(types[name])}")
+            out.line(f"given{event}_{returns.index(name)} = False")
+            out.line(f"value{event}_{returns.index(name)} = {source.zero(types[name])}")
         out.line("while True:")
         with out.indented():
             emitter.block(out, transaction.block, event, [(n, returns.index(n)) for n in given])
             checks.checks(emitter, out, transaction.block)
             for name in given:
                 k = returns.index(name)
-                out.line(f"o{k}[i] = r_{k}")
-                out.line(f"h{k}[i] = s_{k}")
+                out.line(f"o{k}[i] = value{event}_{k}")
+                out.line(f"h{k}[i] = given{event}_{k}")
             out.line("break")
 
     def undo(self, out: Source) -> None:

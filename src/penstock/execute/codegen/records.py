@@ -28,66 +28,70 @@ def record_op(em: Emitter, out: Source, op: Op) -> None:
         return
     keys = [em.val(a) for a in op.args[: len(table.keys)]]
     undo.room(em, out, op)
-    probe(em, out, t, keys)
+    probe(out, t, v, keys)
+    r = f"{v}_r"
     match op.code:
         case "find" | "locate":
             if op.code == "locate":
-                em.abort(out, "r < 0", f"missing {op.table}")
-            out.line(f"{v} = r")
-            out.line(f"{em.row(op.id)} = np.uint64(r)")
+                em.abort(out, f"{r} < 0", f"missing {op.table}")
+            found(em, out, op, r)
         case "insert":
-            em.abort(out, "r >= 0", f"exists {op.table}")
+            em.abort(out, f"{r} >= 0", f"exists {op.table}")
             place(em, out, op, table, t, keys, [em.val(a) for a in op.args[len(keys) :]])
         case "ensure":
             defaults = [em.constant(stored_default(c), c.type) for c in table.values]
-            out.line("if r < 0:")
+            out.line(f"if {r} < 0:")
             with out.indented():
                 place(em, out, op, table, t, keys, defaults)
             out.line("else:")
             with out.indented():
-                out.line(f"{v} = r")
-                out.line(f"{em.row(op.id)} = np.uint64(r)")
+                found(em, out, op, r)
             checks.note(em, out, op, em.row(op.id))
         case "delete":
-            em.abort(out, "r < 0", f"missing {op.table}")
+            em.abort(out, f"{r} < 0", f"missing {op.table}")
             kill(em, out, op, t)
 
 
-def probe(em: Emitter, out: Source, t: str, keys: list[str]) -> None:
-    """Leaves h at the key's slot (or the empty one for it), r what it holds, and tag its tag."""
+def found(em: Emitter, out: Source, op: Op, r: str) -> None:
+    out.line(f"{em.val(op.id)} = {r}")
+    out.line(f"{em.row(op.id)} = np.uint64({r})")
+
+
+def probe(out: Source, t: str, v: str, keys: list[str]) -> None:
+    """Leaves {v}_h at the key's slot (or the empty one for it), {v}_r what it holds, and {v}_tag its tag.
+
+    Names are never used twice: numba's work on a name grows with the number of its assignments.
+    """
+    h, r, tag = f"{v}_h", f"{v}_r", f"{v}_tag"
     if len(keys) == 1:
-        out.line(f"tag = np.int64({keys[0]})")
-        out.line(f"h = first(tag, {t}_slots)")
-        # An empty slot may still hold the tag of what was there: then it is the slot for this key.
-        out.line(f"while {t}_slots[h] != tag and {t}_slots[h + ONE] != -1:")
-        with out.indented():
-            out.line(f"h = (h + TWO) & {t}_mask")
-        out.line(f"r = {t}_slots[h + ONE]")
+        out.line(f"{tag} = np.int64({keys[0]})")
+        out.line(f"{h} = s_.seek({t}_slots, {tag})")
+        out.line(f"{r} = {t}_slots[{h} + ONE]")
         return
-    out.line("tag = np.int64(0)")
+    parts = "np.int64(0)"
     for key in keys:
-        out.line(f"tag = combine(tag, {key})")
-    out.line(f"h = first(tag, {t}_slots)")
+        parts = f"combine({parts}, {key})"
+    out.line(f"{tag} = {parts}")
+    out.line(f"{h} = first({tag}, {t}_slots)")
     out.line("while True:")
     with out.indented():
-        out.line(f"r = {t}_slots[h + ONE]")
-        out.line("if r == -1:")
+        out.line(f"{r} = {t}_slots[{h} + ONE]")
+        out.line(f"if {r} == -1:")
         with out.indented():
             out.line("break")
-        out.line(f"if {t}_slots[h] == tag:")
+        out.line(f"if {t}_slots[{h}] == {tag}:")
         with out.indented():
-            out.line("at = np.uint64(r if r >= 0 else -2 - r)")
-            out.line(f"if {' and '.join(f'{t}_k{k}[at] == {key}' for k, key in enumerate(keys))}:")
+            out.line(f"{v}_at = np.uint64({r} if {r} >= 0 else -2 - {r})")
+            out.line(f"if {' and '.join(f'{t}_k{k}[{v}_at] == {key}' for k, key in enumerate(keys))}:")
             with out.indented():
                 out.line("break")
-        out.line(f"h = (h + TWO) & {t}_mask")
+        out.line(f"{h} = ({h} + TWO) & {t}_mask")
 
 
 def place(em: Emitter, out: Source, op: Op, table: TableDef, t: str, keys: list[str], values: list[str]) -> None:
-    """Put a record at the slot h that probe found: on its own dead row, a freed one or a new one."""
-    n = t[1:]
-    x = em.row(op.id)
-    out.line("if r == -1:")
+    """Put a record at the slot that probe found: on its own dead row, a freed one or a new one."""
+    n, v, x = t[1:], em.val(op.id), em.row(op.id)
+    out.line(f"if {v}_r == -1:")
     with out.indented():
         out.line(f"if u{n} >= {t}_written.size:")
         with out.indented():
@@ -98,23 +102,22 @@ def place(em: Emitter, out: Source, op: Op, table: TableDef, t: str, keys: list[
         out.line(f"if f{n} > 0:")
         with out.indented():
             out.line(f"f{n} -= 1")
-            out.line(f"r = {t}_free[f{n}]")
+            out.line(f"{v} = {t}_free[f{n}]")
         out.line("else:")
         with out.indented():
-            out.line(f"r = n{n}")
+            out.line(f"{v} = n{n}")
             out.line(f"n{n} += 1")
-        out.line(f"{t}_slots[h] = tag")
+        out.line(f"{t}_slots[{v}_h] = {v}_tag")
         for k, key in enumerate(keys):
-            out.line(f"{t}_k{k}[np.uint64(r)] = {key}")
+            out.line(f"{t}_k{k}[np.uint64({v})] = {key}")
     out.line("else:")
     with out.indented():
-        out.line("r = -2 - r")
-    out.line(f"{em.val(op.id)} = r")
-    out.line(f"{x} = np.uint64(r)")
-    out.line(f"{t}_slots[h + ONE] = r")
+        out.line(f"{v} = -2 - {v}_r")
+    out.line(f"{x} = np.uint64({v})")
+    out.line(f"{t}_slots[{v}_h + ONE] = {v}")
     out.line(f"{t}_flags[{x}] |= np.uint8(1)")
     if op.undo:
-        undo.push(em, out, op.table, "exists", "h", "0")
+        undo.push(em, out, op.table, "exists", f"{v}_h", "0")
     touch(em, out, op, x, t)
     for k, value in enumerate(values):
         store(em, out, op, t, k, table.values[k].type, x, value)
@@ -123,22 +126,18 @@ def place(em: Emitter, out: Source, op: Op, table: TableDef, t: str, keys: list[
 
 
 def kill(em: Emitter, out: Source, op: Op, t: str) -> None:
-    out.line("x = np.uint64(r)")
-    out.line(f"{t}_slots[h + ONE] = -2 - r")
-    bury(em, out, t, "x")
+    v, x = em.val(op.id), em.row(op.id)
+    out.line(f"{x} = np.uint64({v}_r)")
+    out.line(f"{t}_slots[{v}_h + ONE] = -2 - {v}_r")
+    bury(out, t, x)
     if op.undo:
-        undo.push(em, out, op.table, "exists", "h", "0")
-    touch(em, out, op, "x", t)
+        undo.push(em, out, op.table, "exists", f"{v}_h", "0")
+    touch(em, out, op, x, t)
 
 
-def bury(em: Emitter, out: Source, t: str, x: str) -> None:
-    """A row dies; list it once among the batch's graves."""
+def bury(out: Source, t: str, x: str) -> None:
     n = t[1:]
-    out.line(f"if {t}_flags[{x}] & np.uint8(2) == 0:")
-    with out.indented():
-        out.line(f"{t}_graves[g{n}] = np.int64({x})")
-        out.line(f"g{n} += 1")
-    out.line(f"{t}_flags[{x}] = np.uint8(2)")
+    out.line(f"g{n} = s_.bury({t}_flags, {t}_graves, g{n}, {x})")
 
 
 def column_op(em: Emitter, out: Source, op: Op, table: TableDef, t: str) -> None:
@@ -162,14 +161,10 @@ def column_op(em: Emitter, out: Source, op: Op, table: TableDef, t: str) -> None
 
 
 def touch(em: Emitter, out: Source, op: Op, x: str, t: str) -> None:
-    """The first write to a record in this batch makes it dirty; no branch, since no guess would be good."""
     n = t[1:]
-    out.line(f"before = {t}_written[{x}]")
     if op.undo:
-        undo.push(em, out, op.table, "written", x, "before")
-    out.line(f"{t}_written[{x}] = batch")
-    out.line(f"{t}_dirty[d{n}] = np.int64({x})")
-    out.line(f"d{n} += before != batch")
+        undo.push(em, out, op.table, "written", x, f"{t}_written[{x}]")
+    out.line(f"d{n} = s_.touch({t}_written, {t}_dirty, d{n}, {x}, batch)")
 
 
 def store(em: Emitter, out: Source, op: Op, t: str, k: int, type_: Type, x: str, value: str) -> None:

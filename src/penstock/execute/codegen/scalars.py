@@ -42,8 +42,8 @@ def arithmetic(em: Emitter, out: Source, op: Op, v: str, args: list[str], types:
     elif op.type.kind == "float":
         floating(em, out, op, v, args, types)
     elif op.code in ("add", "sub", "mul"):
-        out.line(f"{v}, lost = k_.{op.code}({args[0]}, {args[1]})")
-        em.abort(out, "lost", "overflow")
+        em.abort(out, f"k_.{op.code}_lost({args[0]}, {args[1]})", "overflow")
+        out.line(f"{v} = {args[0]} {SYMBOLS[op.code]} {args[1]}")
     else:
         em.abort(out, f"{args[1]} == 0", "division by zero")
         if op.code == "floordiv":
@@ -80,12 +80,13 @@ def decimal(em: Emitter, out: Source, op: Op, v: str, args: list[str], types: li
     if op.code in ("div", "floordiv", "mod"):
         em.abort(out, f"{args[1]} == 0", "division by zero")
     if op.code == "mul":
-        out.line(f"{v}, lost = k_.mul({args[0]}, {args[1]})")
-        em.abort(out, f"lost or k_.wide({v})", "overflow")
+        em.abort(out, f"k_.mul_lost({args[0]}, {args[1]})", "overflow")
+        out.line(f"{v} = {args[0]} * {args[1]}")
+        em.abort(out, f"k_.wide({v})", "overflow")
     elif op.code == "div":
         unit = 10 ** (op.type.scale - types[0].scale + types[1].scale)
-        out.line(f"{v}, lost = k_.quotient({args[0]}, {args[1]}, {unit})")
-        em.abort(out, "lost", "overflow")
+        out.line(f"{v}, {v}_lost = k_.quotient({args[0]}, {args[1]}, {unit})")
+        em.abort(out, f"{v}_lost", "overflow")
     else:
         scale = max(t.scale for t in types)
         a, b = (aligned(em, out, f"{v}_{n}", x, t, scale) for n, x, t in zip("ab", args, types, strict=True))
@@ -94,8 +95,9 @@ def decimal(em: Emitter, out: Source, op: Op, v: str, args: list[str], types: li
             out.line(f"{v} = {a} {SYMBOLS[op.code]} {b}")
             em.abort(out, f"k_.wide({v})", "overflow")
         elif op.code in ("add", "sub"):
-            out.line(f"{v}, lost = k_.{op.code}({a}, {b})")
-            em.abort(out, f"lost or k_.wide({v})", "overflow")
+            em.abort(out, f"k_.{op.code}_lost({a}, {b})", "overflow")
+            out.line(f"{v} = {a} {SYMBOLS[op.code]} {b}")
+            em.abort(out, f"k_.wide({v})", "overflow")
         else:
             out.line(f"{v} = k_.{'floor_div' if op.code == 'floordiv' else 'floor_mod'}({a}, {b})")
             em.abort(out, f"k_.wide({v})", "overflow")
@@ -104,8 +106,9 @@ def decimal(em: Emitter, out: Source, op: Op, v: str, args: list[str], types: li
 def aligned(em: Emitter, out: Source, name: str, value: str, type_: Type, scale: int) -> str:
     if type_.scale == scale:
         return value
-    out.line(f"{name}, lost = k_.mul({value}, {10 ** (scale - type_.scale)})")
-    em.abort(out, "lost", "overflow")
+    unit = 10 ** (scale - type_.scale)
+    em.abort(out, f"k_.mul_lost({value}, {unit})", "overflow")
+    out.line(f"{name} = {value} * {unit}")
     return name
 
 
@@ -118,8 +121,9 @@ def convert(em: Emitter, out: Source, op: Op, v: str, a: str, source: Type) -> N
     if target.scale < source.scale:
         out.line(f"{v} = k_.scale_down({a}, {10 ** (source.scale - target.scale)})")
     elif target.scale > source.scale:
-        out.line(f"{v}, lost = k_.mul({a}, {10 ** (target.scale - source.scale)})")
-        em.abort(out, "lost", "overflow")
+        unit = 10 ** (target.scale - source.scale)
+        em.abort(out, f"k_.mul_lost({a}, {unit})", "overflow")
+        out.line(f"{v} = {a} * {unit}")
     else:
         out.line(f"{v} = {a}")
     limit = 10**target.precision

@@ -64,11 +64,10 @@ def udf_{name}(*args):  # {fingerprint}
 
 def fingerprint(function: Callable[..., Any], depth: int = 0) -> str:
     """What a udf compiles from: its code, the constants it sees, the functions it calls."""
-    code = function.__code__
-    parts = [code.co_code.hex(), repr(code.co_consts), repr(code.co_names)]
+    parts = [_code(function.__code__)]
     outside = inspect.getclosurevars(function)
     for name, value in sorted({**outside.globals, **outside.nonlocals}.items()):
-        inner = getattr(value, "py_func", value)
+        inner = getattr(value, "py_func", getattr(value, "function", value))
         if isinstance(inner, types.FunctionType) and depth < 8:
             parts.append(f"{name}={fingerprint(inner, depth + 1)}")
         else:
@@ -76,3 +75,9 @@ def fingerprint(function: Callable[..., Any], depth: int = 0) -> str:
                 f"{name}={value!r}" if isinstance(value, int | float | str | tuple) else f"{name}:{type(value)}"
             )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _code(code: types.CodeType) -> str:
+    """A function's code as text that is the same in every process."""
+    constants = [_code(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
+    return f"{code.co_code.hex()} {constants} {code.co_names} {code.co_varnames}"

@@ -31,10 +31,8 @@ def room(em: Emitter, out: Source, op: Op) -> None:
 def push(em: Emitter, out: Source, table: str, part: str, at: str, old: str) -> None:
     if (table, part) not in em.undo_codes:
         em.undo_codes.append((table, part))
-    out.line(f"undo_what[nu] = {em.undo_codes.index((table, part))}")
-    out.line(f"undo_at[nu] = np.int64({at})")
-    out.line(f"undo_old[nu] = {old}")
-    out.line("nu += 1")
+    code = em.undo_codes.index((table, part))
+    out.line(f"nu = s_.push(undo_what, undo_at, undo_old, nu, {code}, {at}, {old})")
 
 
 def undo_one(em: Emitter, out: Source, table: str, part: str) -> None:
@@ -43,15 +41,14 @@ def undo_one(em: Emitter, out: Source, table: str, part: str) -> None:
     if part == "written":
         out.line(f"{t}_written[at] = old")
     elif part == "exists":
-        out.line(f"r = {t}_slots[at + ONE]")
-        out.line(f"{t}_slots[at + ONE] = -2 - r")
-        out.line("if r >= 0:")
+        out.line(f"{t}_r = {t}_slots[at + ONE]")
+        out.line(f"{t}_slots[at + ONE] = -2 - {t}_r")
+        out.line(f"if {t}_r >= 0:")
         with out.indented():
-            out.line("x = np.uint64(r)")
-            records.bury(em, out, t, "x")
+            records.bury(out, t, f"np.uint64({t}_r)")
         out.line("else:")
         with out.indented():
-            out.line(f"{t}_flags[np.uint64(-2 - r)] |= np.uint8(1)")
+            out.line(f"{t}_flags[np.uint64(-2 - {t}_r)] |= np.uint8(1)")
     else:
         k = int(part.removeprefix("column"))
         kind = definition.values[k].type.kind

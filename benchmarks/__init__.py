@@ -1,0 +1,1 @@
+"""Measurements against other systems; see README.md."""

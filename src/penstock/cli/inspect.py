@@ -1,0 +1,88 @@
+"""`penstock query` and `penstock history`: a state directory read without its app, while a writer may be at work."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from penstock.declare.model import TableDef
+from penstock.errors import InputError
+from penstock.publish.reading import Directory
+from penstock.publish.view import View
+
+
+def query(path: Path, sql: str, *, version: int | None, as_json: bool) -> None:
+    directory = Directory(path)
+    # All tables as of one version, also when a batch is committed between reading two of them.
+    version = directory.readable(version)
+    view = View(version, {name: directory.table(name, version) for name in directory.tables})
+    try:
+        rows = view.sql(sql)
+    except duckdb.Error as error:
+        raise InputError(f"the query failed: {str(error).splitlines()[0]}") from None
+    _show(rows, {"version": version}, f"version {version}", as_json)
+
+
+def history(path: Path, name: str, key: list[str], *, as_json: bool) -> None:
+    directory = Directory(path)
+    table = directory.definition(next((n for n in directory.tables if n.lower() == name.lower()), name))
+    where = _where(table, key)
+    after, upto = directory.span()
+    found = [directory.changes_schema(table.name).empty_table()]
+    if after.version >= max(directory.oldest, 1):
+        # What was there before the oldest change that is retained.
+        kept = directory.table(table.name, after.version, where).to_pylist()
+        rows = [{"version": after.version, "change": "kept", **row} for row in kept]
+        found.append(pa.Table.from_pylist(rows, found[0].schema))
+    found += directory.changes_between(table.name, after.commit, upto.commit, where)
+    named = {"table": table.name, "key": {column: values[0] for column, values in where.items()}}
+    _show(pa.concat_tables(found), named, f"{table.name} {', '.join(key)}", as_json)
+
+
+def _where(table: TableDef, key: list[str]) -> dict[str, list[Any]]:
+    if len(key) != len(table.keys):
+        names = " ".join(c.name for c in table.keys)
+        raise InputError(f"table '{table.name}' has the key ({names}); got {len(key)} part(s)")
+    where = {}
+    for column, text in zip(table.keys, key, strict=True):
+        try:
+            where[column.name] = pa.array([text]).cast(column.type.arrow()).to_pylist()
+        except pa.ArrowInvalid:
+            raise InputError(f"table '{table.name}': key '{column.name}' is {column.type}, not {text!r}") from None
+    return where
+
+
+def _show(rows: pa.Table, named: dict[str, Any], title: str, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(named | {"rows": rows.to_pylist()}, default=_plain))
+        return
+    table = Table()
+    for field in rows.schema:
+        table.add_column(
+            escape(field.name), justify="left" if pa.types.is_string(field.type) else "right", overflow="fold"
+        )
+    for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        table.add_row(*("" if value is None else escape(str(value)) for value in row))
+    console = Console()
+    console.print(f"{title}: {rows.num_rows:,} row{'' if rows.num_rows == 1 else 's'}", markup=False, highlight=False)
+    console.print(table)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: decimals as text, so that no cent is lost, and times in ISO form."""
+    if isinstance(value, dt.datetime | dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value)

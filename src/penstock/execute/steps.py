@@ -1,0 +1,53 @@
+"""Steps of generated kernels over the arrays of the state: finding a slot, noting what to undo, marking a record.
+
+They are functions rather than generated lines because numba's work grows with the square of a kernel's length,
+while LLVM puts these few instructions in place all the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.state.hashing import ONE, TWO, first
+from penstock.state.jit import kernel
+
+
+@kernel
+def seek(slots: Any, tag: Any) -> Any:
+    """The slot of a key that is its own tag, or the empty slot where it would go."""
+    mask = np.uint64(slots.size - 1)
+    h = first(tag, slots)
+    # An empty slot may still hold the tag of what was there: then it is the slot for this key.
+    while slots[h] != tag and slots[h + ONE] != -1:
+        h = (h + TWO) & mask
+    return h
+
+
+@kernel
+def push(what: Any, at: Any, old: Any, n: Any, code: Any, place: Any, value: Any) -> Any:
+    """Note an old value in the undo log; the log's new length."""
+    what[n] = code
+    at[n] = np.int64(place)
+    old[n] = value
+    return n + 1
+
+
+@kernel
+def touch(written: Any, dirty: Any, n: Any, row: Any, batch: Any) -> Any:
+    """The first write to a record in this batch makes it dirty; no branch, since no guess would be good."""
+    before = written[row]
+    written[row] = batch
+    dirty[n] = np.int64(row)
+    return n + (before != batch)
+
+
+@kernel
+def bury(flags: Any, graves: Any, n: Any, row: Any) -> Any:
+    """A row dies; list it once among the batch's graves."""
+    if flags[row] & np.uint8(2) == 0:
+        graves[n] = np.int64(row)
+        n += 1
+    flags[row] = np.uint8(2)
+    return n

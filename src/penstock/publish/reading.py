@@ -1,0 +1,338 @@
+"""A state directory, read without the app: its tables at a version, and the feed of what was committed.
+
+    penstock.json      names the tables and their columns: all that a reader has to know of the app
+    snapshot + log     last write wins, key by key                                    -> table(name, version)
+    log                commit by commit: what each wrote, deleted or loaded           -> changes(name, start, end)
+                       and what became of each event                                  -> outcomes(start, end)
+
+    commit      1     2       3       4     5                A Position is a commit and its version. Commits have
+                load  batch   batch   load  batch            no gaps, versions never fall: so the feed of versions
+    version     0     1       2       2     3                2 to 2 is what lies after commit 2, up to commit 4.
+
+Invariants:
+- Nothing is locked, written or cached: a writer may commit and prune meanwhile. A commit's file never changes, so
+  one that is read twice says the same twice; one that is pruned is a StateError that says to retain more.
+- The feed of a Position to another is whole, or an error: never a part of it.
+- Transactions are never run here. A batch that was logged as its input (log="input") holds no changes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.commit import Disk, Segment
+from penstock.commit.identity import LOG, read_identity
+from penstock.commit.log import read_header
+from penstock.commit.recover import look, numbers, read_commit, recover, segment_path
+from penstock.declare.model import Column, TableDef
+from penstock.declare.types import Type
+from penstock.errors import InputError, StateError
+from penstock.publish.files import plain
+
+# Key columns, and the values of which a wanted record has one.
+Where = Mapping[str, Sequence[Any]]
+
+_COLUMN = re.compile(r"(?P<kind>int|float|bool|str|datetime|date|decimal\((?P<p>\d+), (?P<s>\d+)\))(?P<key> key)?")
+_FEED = (pa.field("version", pa.int64(), nullable=False), pa.field("change", pa.string(), nullable=False))
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a reader has come: the last commit that it has seen, and the version which that left."""
+
+    version: int
+    commit: int
+
+
+class Directory:
+    def __init__(self, path: str | os.PathLike[str], disk: Disk | None = None) -> None:
+        self.path, self._disk = Path(path).absolute(), disk or Disk()
+        if not self.path.is_dir():
+            raise StateError(f"there is no directory {self.path}; name the state directory of an app")
+        try:
+            identity = read_identity(self._disk, self.path)
+        except FileNotFoundError as error:
+            raise StateError(
+                f"{self.path} is not a state directory: it has no penstock.json; name one that has"
+            ) from error
+        self.app: str = identity["app"]
+        self.tables = {name: self._definition(name, columns) for name, columns in identity["tables"].items()}
+
+    # -- where it stands --------------------------------------------------------------------
+
+    def newest(self) -> Position:
+        """The last commit: one listing and one small read."""
+        commits = numbers(self._disk, self.path / LOG, ".seg")
+        return Position(self._version_of(commits[-1]), commits[-1]) if commits else Position(0, 0)
+
+    @property
+    def version(self) -> int:
+        """The number of batches committed so far."""
+        return self.newest().version
+
+    @property
+    def oldest(self) -> int:
+        """The oldest version whose tables can be read."""
+        return look(self._disk, self.path, lambda found: found.oldest)
+
+    def readable(self, version: int | None) -> int:
+        """The version, the newest for None, if its tables can be read."""
+        if version is None:
+            return self.version
+        oldest, newest = look(self._disk, self.path, lambda found: (found.oldest, found.newest[1].version))
+        if not 0 <= version <= newest:
+            raise StateError(f"state directory {self.path} has no version {version}: its newest is {newest}")
+        if version < oldest:
+            raise self._not_retained(f"version {version} of state directory {self.path}, whose oldest is {oldest},")
+        return version
+
+    def require_after(self, position: Position) -> None:
+        """What follows a Position must be there, unless nothing does: what is pruned goes oldest first."""
+        commits = numbers(self._disk, self.path / LOG, ".seg")
+        if commits and position.commit < commits[-1] and position.commit + 1 not in commits:
+            raise self._not_retained(f"what follows version {position.version} of state directory {self.path}")
+
+    def span(self, start: int | None = None, end: int | None = None) -> tuple[Position, Position]:
+        """The feed of versions start to end, both included, lies after the first Position, up to the second.
+
+        Without a start it begins with the oldest version that is retained whole. A start one above the newest version
+        is the feed of what comes next.
+        """
+        newest = self.newest()
+        first = self._first_retained(newest.commit)
+        oldest = self._oldest_fed(first)
+        start, end = oldest if start is None else start, newest.version if end is None else end
+        for version, highest in ((start, newest.version + 1), (end, newest.version)):
+            if not 0 <= version <= highest:
+                raise StateError(
+                    f"state directory {self.path} has no version {version}: its newest is {newest.version}"
+                )
+        if start > end + 1:
+            raise InputError(f"the feed cannot start at version {start} and end at {end}; start at or before its end")
+        if start < oldest:
+            raise self._not_retained(
+                f"version {start} of the feed of state directory {self.path}, whose oldest is {oldest},"
+            )
+        commit = first - 1 + bisect_left(range(first, newest.commit + 1), start, key=self._version_of)
+        after = Position(max(start - 1, 0), commit)
+        return after, self.upto(end, after, newest)
+
+    def upto(self, version: int, after: Position, newest: Position) -> Position:
+        """The last commit of a version, between two Positions."""
+        if version >= newest.version:
+            return newest
+        later = range(after.commit + 1, newest.commit + 1)
+        commit = after.commit + bisect_right(later, version, key=self._version_of)
+        return Position(version, commit)
+
+    # -- tables -----------------------------------------------------------------------------
+
+    def definition(self, name: str) -> TableDef:
+        found = self.tables.get(name)
+        if found is None:
+            names = ", ".join(self.tables) or "none"
+            raise InputError(f"state directory {self.path}: app '{self.app}' has no table {name!r}; it has {names}")
+        return found
+
+    def table(self, name: str, version: int | None = None, where: Where | None = None) -> pa.Table:
+        """A table as of a version, the newest unless told; only records whose key is as `where` says."""
+        table = self.definition(name)
+        others = [other for other in self.tables if other != name]
+        skip = {"outcomes", *(f"{part}:{other}" for other in others for part in ("written", "deleted", "load"))}
+        try:
+            recovery = recover(self._disk, self.path, version, skip=skip)
+        except StateError:
+            self.readable(version)  # Says it better, if it was pruned.
+            raise
+        base = table.arrow().empty_table() if recovery.snapshot is None else recovery.snapshot.tables[name]
+        pieces, gone = [_matching(base, where)], [False]
+        for segment in recovery.segments:
+            for change, rows in self._changes(segment, table, "its tables cannot be read without the app"):
+                pieces.append(_matching(rows, where))
+                gone.append(change == "deleted")
+        return _last_written(table, pieces, gone)
+
+    # -- the feed ---------------------------------------------------------------------------
+
+    def changes(self, name: str, start: int | None = None, end: int | None = None) -> pa.Table:
+        """Every change of a table in these versions: version, change (written, deleted, loaded), its columns.
+
+        A batch's changes are those of all its events together: a record as the batch left it. A deleted one has its
+        key, and nulls; one that the same batch had made was never there before.
+        """
+        after, upto = self.span(start, end)
+        schema = self.changes_schema(name)
+        return pa.concat_tables([schema.empty_table(), *self.changes_between(name, after.commit, upto.commit)])
+
+    def changes_schema(self, name: str) -> pa.Schema:
+        table = self.definition(name)
+        taken = [field.name for field in _FEED if table.column(field.name)]
+        if taken:
+            raise InputError(
+                f"table '{name}' has a column '{taken[0]}', which the feed of changes needs for its own; "
+                "read the table by option version instead"
+            )
+        return pa.schema([*_FEED, *(pa.field(c.name, c.type.arrow(), nullable=not c.key) for c in table.columns)])
+
+    def changes_between(self, name: str, after: int, upto: int, where: Where | None = None) -> Iterator[pa.Table]:
+        """The changes of the commits after one, up to another; one table a kind of change."""
+        table, schema = self.definition(name), self.changes_schema(name)
+        for segment in self._commits(after, upto, [f"{part}:{name}" for part in ("written", "deleted", "load")]):
+            for change, rows in self._changes(segment, table, 'it has no feed of changes; open it with log="changes"'):
+                rows = _matching(rows, where)
+                feed = pa.table({"version": _full(rows, segment.header["version"]), "change": _full(rows, change)})
+                for column in rows.column_names:
+                    feed = feed.append_column(column, rows.column(column))
+                yield conform(feed, schema)
+
+    def outcomes(self, start: int | None = None, end: int | None = None) -> pa.Table:
+        """The outcomes of these versions, texts as plain strings."""
+        after, upto = self.span(start, end)
+        schema = self.outcomes_schema()
+        tables = self.outcomes_between(after.commit, upto.commit)
+        return pa.concat_tables([schema.empty_table(), *(conform(table, schema) for table in tables)])
+
+    def outcomes_schema(self) -> pa.Schema:
+        """As the newest batch that is retained has them: the app may have come to return other fields since."""
+        newest = self.newest().commit
+        for commit in range(newest, self._first_retained(newest) - 1, -1):
+            found = self._commit(commit, ["outcomes"]).parts.get("outcomes")
+            if found is not None:
+                return plain(found.slice(0, 0)).schema
+        raise StateError(
+            f"state directory {self.path} has no outcomes yet, so their columns are not known; run a batch first"
+        )
+
+    def outcomes_between(self, after: int, upto: int) -> Iterator[pa.Table]:
+        """The outcomes of the batches among the commits after one, up to another; each as it was logged."""
+        for segment in self._commits(after, upto, ["outcomes"]):
+            if "outcomes" in segment.parts:
+                yield plain(segment.parts["outcomes"])
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _definition(self, name: str, columns: dict[str, str]) -> TableDef:
+        return TableDef(name, tuple(self._column(name, column, text) for column, text in columns.items()))
+
+    def _column(self, table: str, name: str, text: str) -> Column:
+        found = _COLUMN.fullmatch(text)
+        if found is None:
+            raise StateError(
+                f"{self.path / 'penstock.json'}: column '{name}' of table '{table}' has a type that this Penstock "
+                f"does not know, {text!r}; use the Penstock that wrote it"
+            )
+        if found["p"]:
+            return Column(name, Type("decimal", int(found["p"]), int(found["s"])), key=bool(found["key"]))
+        return Column(name, Type(found["kind"]), key=bool(found["key"]))
+
+    def _changes(self, segment: Segment, table: TableDef, without: str) -> Iterator[tuple[str, pa.Table]]:
+        """What a commit did to a table; deletions first, as the writer applies them."""
+        header, parts = segment.header, segment.parts
+        if header["kind"] == "batch" and header["log"] == "input":
+            raise StateError(
+                f"state directory {self.path}: version {header['version']} was logged as its input, so {without}"
+                + ("; close the database, which makes a snapshot, or open it with the app" if "app" in without else "")
+            )
+        for change, part in (("deleted", "deleted"), ("written", "written"), ("loaded", "load")):
+            rows = parts.get(f"{part}:{table.name}")
+            if rows is not None and rows.num_rows:
+                yield change, rows
+
+    def _commits(self, after: int, upto: int, only: Collection[str]) -> Iterator[Segment]:
+        return (self._commit(commit, only) for commit in range(after + 1, upto + 1))
+
+    def _commit(self, commit: int, only: Collection[str]) -> Segment:
+        try:
+            return read_commit(self._disk, self.path, commit, only)
+        except StateError as error:
+            raise self._explained(error, commit) from error
+
+    def _version_of(self, commit: int) -> int:
+        return int(self._header(commit)["version"])
+
+    def _header(self, commit: int) -> dict[str, Any]:
+        try:
+            return read_header(self._disk, segment_path(self.path, commit))
+        except StateError as error:
+            raise self._explained(error, commit) from error
+
+    def _explained(self, error: StateError, commit: int) -> StateError:
+        """A file that was there and is not any more has been pruned."""
+        if not isinstance(error.__cause__, FileNotFoundError):
+            return error
+        return self._not_retained(f"commit {commit} of state directory {self.path}")
+
+    def _not_retained(self, what: str) -> StateError:
+        return StateError(
+            f"{what} is not retained any more; open the database with a larger retain, so that readers can keep up, "
+            "or start behind it"
+        )
+
+    def _first_retained(self, newest: int) -> int:
+        """The oldest commit from which on there is no gap: a pruning that was cut short may leave some below."""
+        there = set(numbers(self._disk, self.path / LOG, ".seg"))
+        first = newest + 1
+        while first - 1 in there:
+            first -= 1
+        return first if newest else 1
+
+    def _oldest_fed(self, first: int) -> int:
+        """The oldest version of which all commits are there."""
+        if first == 1:
+            return 0
+        header = self._header(first)
+        # A load that comes first follows the batch of its version, which is gone.
+        return int(header["version"]) + (header["kind"] == "load")
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with these columns: one that it has not is null."""
+    columns = []
+    for field in schema:
+        if field.name in table.column_names:
+            try:
+                columns.append(table.column(field.name).cast(field.type))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise StateError(
+                    f"column '{field.name}' was {table.schema.field(field.name).type} in an older version and does "
+                    f"not fit {field.type}; start the feed behind that version"
+                ) from error
+        else:
+            columns.append(pa.nulls(table.num_rows, field.type))
+    return pa.table(columns, schema=schema)
+
+
+def _matching(rows: pa.Table, where: Where | None) -> pa.Table:
+    for name, values in (where or {}).items():
+        column = rows.column(name)
+        rows = rows.filter(pc.is_in(column, value_set=pa.array(values, column.type)))
+    return rows
+
+
+def _last_written(table: TableDef, pieces: list[pa.Table], gone: list[bool]) -> pa.Table:
+    """Of each key the last row, unless that is a deletion."""
+    if len(pieces) == 1:
+        return pieces[0]
+    schema = pa.schema([pa.field(c.name, c.type.arrow()) for c in table.columns])
+    rows = pa.concat_tables([conform(piece, schema) for piece in pieces])
+    keys = [c.name for c in table.keys]
+    places = rows.select(keys).append_column("$row", pa.array(np.arange(rows.num_rows)))
+    last = places.group_by(keys).aggregate([("$row", "max")]).column("$row_max").to_numpy()
+    kept = np.zeros(rows.num_rows, np.bool_)
+    kept[last] = True
+    kept &= ~np.repeat(np.array(gone), [piece.num_rows for piece in pieces])
+    return rows.filter(pa.array(kept)).cast(table.arrow())
+
+
+def _full(rows: pa.Table, value: Any) -> pa.Array:
+    return pa.repeat(pa.scalar(value), rows.num_rows)

@@ -1,0 +1,106 @@
+"""`penstock demo` and `penstock run` on local Spark, as a user starts them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.cli.payments import payments
+from penstock.workloads import bank
+
+pytestmark = pytest.mark.spark
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+def penstock(*words: Any, cwd: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "penstock.cli", *map(str, words)]
+    environment = os.environ | {"PYTHONPATH": str(SOURCE), "COLUMNS": "200"}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=cwd, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=600)
+    return process.returncode, out, err
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> tuple[Any, list[str]]:
+    made = payments(seed=3, batches=3, events=200)
+    inputs = made.write(tmp_path / "in")
+    with bank.app().open(tmp_path / "state") as db:
+        db.load("Account", bank.opening())
+    words = ["run", "penstock.workloads.bank:app", "--state", "state", "--outcomes", "out", "--files-per-batch", "1"]
+    for event, path in inputs.items():
+        words += ["--input", f"{event}={path}"]
+    return made, words
+
+
+def test_demo_proves_itself_and_draws_a_picture(tmp_path: Path) -> None:
+    words = ("demo", "--batches", 4, "--batch", 500, "--out", "pictures/demo.png", "--json")
+    code, out, err = finish(penstock(*words, cwd=tmp_path))
+    assert code == 0, err
+    report = json.loads(out)
+    assert (report["events"], report["batches"], report["killed_after"]) == (2000, 5, 2)
+    assert report["committed"] + sum(report["aborted"].values()) + report["late"] == 2000
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        assert report["picture"] is None
+    else:
+        assert (tmp_path / "pictures" / "demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_run_shows_each_batch_and_says_what_it_came_to(stream: tuple[Any, list[str]], tmp_path: Path) -> None:
+    made, words = stream
+    code, out, err = finish(penstock(*words, "--watermark", made.watermark, cwd=tmp_path))
+    assert code == 0, err
+    assert [line.split()[0] for line in err.splitlines()] == ["batch", "1", "2", "3", "4"]  # the last is what was held
+    assert "events/s, Spark included" in out
+    assert pq.read_table(tmp_path / "out").num_rows == made.events
+    code, out, err = finish(penstock(*words, "--watermark", made.watermark, "--json", cwd=tmp_path))
+    assert (code, err) == (0, "")
+    again = json.loads(out)
+    assert (again["batches"], again["events"]) == (0, 0)
+    code, out, err = finish(penstock("query", "state", "select count(*) as n from account", "--json", cwd=tmp_path))
+    assert json.loads(out) == {"version": 4, "rows": [{"n": bank.ACCOUNTS}]}
+
+
+def test_follow_takes_new_files_until_it_is_told_to_end(stream: tuple[Any, list[str]], tmp_path: Path) -> None:
+    made, words = stream
+    process = penstock(*words, "--follow", "--json", cwd=tmp_path)
+    more = tmp_path / "in" / "Deposit" / "more.parquet"
+    try:
+        _wait_for(process, lambda: len(list((tmp_path / "out").glob("*.parquet"))) == 3)
+        pq.write_table(made.files[0]["Deposit"], more.with_suffix(".tmp"))
+        more.with_suffix(".tmp").rename(more)
+        _wait_for(process, lambda: len(list((tmp_path / "out").glob("*.parquet"))) == 4)
+    finally:
+        process.send_signal(signal.SIGTERM)
+    code, out, err = finish(process)
+    assert (code, err) == (0, "")
+    assert json.loads(out)["events"] == made.events + made.files[0]["Deposit"].num_rows
+
+
+def test_a_batch_that_cannot_be_taken_is_one_line(stream: tuple[Any, list[str]], tmp_path: Path) -> None:
+    made, words = stream
+    pq.write_table(made.files[0]["Deposit"].drop_columns("account"), tmp_path / "in" / "Deposit" / "wrong.parquet")
+    code, out, err = finish(penstock(*words, "--json", cwd=tmp_path))
+    assert (code, out) == (1, "")
+    assert "wrong.parquet has no column 'account'" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def _wait_for(process: subprocess.Popen[str], holds: Any) -> None:
+    until = time.monotonic() + 300
+    while not holds():
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.2)

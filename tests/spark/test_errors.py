@@ -1,0 +1,332 @@
+"""What goes wrong on Spark: a message that says what to do, and nothing lost."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from test_stream import (
+    NOW,
+    START,
+    Account,
+    Deposit,
+    Transfer,
+    assert_as_reference,
+    bank,
+    direct,
+    events,
+    finish,
+    frames,
+    outcomes_in,
+    put,
+    put_cut,
+    state_of,
+    tables_of,
+    wait_for,
+)
+
+import penstock as ps
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
+
+
+def fails(query: Any, match: str) -> None:
+    with pytest.raises(StreamingQueryException, match=match):
+        query.awaitTermination(60)
+
+
+# --- refused at the start ---------------------------------------------------------------------
+
+
+def test_columns_that_do_not_fit_are_all_named(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    frame = spark.readStream.schema("ts string, id string, src string, amount double").parquet(str(tmp_path / "in"))
+    with pytest.raises(ps.InputError) as refusal:
+        bank.start({Transfer: frame}, state=tmp_path / "state", outcomes=tmp_path / "out")
+    for part in ("Transfer", "'ts' is string, not int", "'dst' (str) is missing", "'amount' is double"):
+        assert part in str(refusal.value)
+    assert not (tmp_path / "state").exists()
+    with pytest.raises(ps.InputError, match=r"'dst' .* is missing"):
+        bank.apply({Transfer: spark.createDataFrame([(1,)], "ts long")}, state=tmp_path / "state")
+    assert not (tmp_path / "state").exists()
+
+
+def test_sources_that_cannot_be_one(spark: Any, tmp_path: Path) -> None:
+    put_cut(tmp_path, events(1, 10), 1)
+    where = {"state": tmp_path / "state", "outcomes": tmp_path / "out"}
+    static = spark.createDataFrame(tables_of(events(1, 10))[Transfer])
+    with pytest.raises(ps.InputError, match="no transaction for event Refund; it has Transfer, Deposit"):
+        bank.start({"Refund": static}, **where)
+    with pytest.raises(ps.InputError, match="use apply"):
+        bank.start({Transfer: static}, **where)
+    with pytest.raises(ps.InputError, match="use start"):
+        bank.apply({Transfer: frames(spark, tmp_path)[Transfer]}, state=tmp_path / "state")
+    with pytest.raises(ps.InputError, match="use start"):
+        bank.apply(direct(tmp_path), state=tmp_path / "state")
+    with pytest.raises(ps.InputError, match=r"DataFrame or ps\.parquet"):
+        bank.start({Transfer: "in/"}, **where)
+    with pytest.raises(ps.InputError, match="there is no directory"):
+        bank.start({Transfer: ps.parquet(tmp_path / "nowhere")}, **where)
+    with pytest.raises(ps.InputError, match="an int, in the unit of its order column"):
+        bank.start(direct(tmp_path), watermark="5 seconds", **where)
+    with pytest.raises(ps.InputError, match="give a source"):
+        bank.start({}, **where)
+    assert not (tmp_path / "state").exists()
+
+
+def test_one_static_frame_among_streams_is_refused(spark: Any, tmp_path: Path) -> None:
+    """It would be read again with every batch."""
+    put_cut(tmp_path, events(1, 10), 1)
+    sources = direct(tmp_path)
+    sources[Deposit] = spark.createDataFrame(tables_of(events(1, 10))[Deposit])
+    with pytest.raises(ps.InputError, match="use apply"):
+        bank.start(sources, state=tmp_path / "state", outcomes=tmp_path / "out")
+
+
+def test_two_queries_on_one_directory(spark: Any, tmp_path: Path) -> None:
+    some = events(2, 20)
+    put_cut(tmp_path, some, 1)
+    state = state_of(tmp_path)
+    query = bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out")
+    with pytest.raises(ps.StateError, match="stop that one first"):
+        bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "other")
+    with pytest.raises(ps.StateError, match="open for writing"):
+        bank.open(state)
+    query.processAllAvailable()
+    query.stop()
+    finish(query)
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+# --- while it runs ----------------------------------------------------------------------------
+
+
+def test_a_file_that_lacks_a_column_stops_the_query_until_it_is_replaced(spark: Any, tmp_path: Path) -> None:
+    some = events(3, 60)
+    state = state_of(tmp_path)
+    put_cut(tmp_path, some, 3)
+    last = sorted((tmp_path / "Transfer").iterdir())[-1]
+    whole = pq.read_table(last)
+    pq.write_table(whole.drop("dst"), last)
+
+    def again() -> Any:
+        return bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", watermark=100, trigger=NOW)
+
+    for _ in range(2):
+        fails(again(), rf"InputError.*{last.name} has no column 'dst'")
+    pq.write_table(whole, last)
+    finish(again())
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+def test_a_file_that_is_no_parquet(spark: Any, tmp_path: Path) -> None:
+    some = events(4, 30)
+    state = state_of(tmp_path)
+    put_cut(tmp_path, some, 1)
+    bad = sorted((tmp_path / "Transfer").iterdir())[-1]
+    whole = bad.read_bytes()
+    bad.write_bytes(whole[:50])
+    fails(
+        bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW),
+        rf"InputError.*{bad.name} cannot be read",
+    )
+    bad.write_bytes(whole)
+    finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW))
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+def test_a_null_where_none_may_be_stops_the_query(spark: Any, tmp_path: Path) -> None:
+    some = events(5, 20)
+    state = state_of(tmp_path)
+    table = tables_of(some)[Transfer]
+    rows = table.to_pylist()
+    put(tmp_path / "Transfer", table.from_pylist([{**rows[0], "ts": None}, *rows[1:]], schema=table.schema))
+    (tmp_path / "Deposit").mkdir()
+    sources = {Transfer: frames(spark, tmp_path)[Transfer]}
+    fails(bank.start(sources, state=state, outcomes=tmp_path / "out", trigger=NOW), "InputError.*'ts'.*is null")
+    assert_as_reference([], state, outcomes_in(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_a_function_that_raises_is_called_again_with_the_same_batch(spark: Any, tmp_path: Path, batch: int) -> None:
+    some = events(6, 40)
+    state = state_of(tmp_path)
+    put_cut(tmp_path, some, 2)
+    calls: list[tuple[int | None, Any]] = []
+
+    def raises(frame: Any, batch_id: int | None) -> None:
+        calls.append((batch_id, frame.toArrow()))
+        if batch_id == batch and len(calls) == batch + 1:
+            raise RuntimeError("the other side is away")
+
+    fails(bank.start(direct(tmp_path), state=state, outcomes=raises, trigger=NOW), "the other side is away")
+    finish(bank.start(direct(tmp_path), state=state, outcomes=raises, trigger=NOW))
+    assert [number for number, _ in calls] == ([0, 0, 1] if batch == 0 else [0, 1, 1])
+    assert calls[batch][1].equals(calls[batch + 1][1])
+    assert_as_reference(some, state, None)
+
+
+def test_a_function_that_raises_at_the_end_is_heard_of(spark: Any, tmp_path: Path) -> None:
+    some = events(6, 20)
+    state = state_of(tmp_path)
+    put_cut(tmp_path, some, 1)
+
+    def raises(frame: Any, batch_id: int | None) -> None:
+        if batch_id is None:
+            raise RuntimeError("the other side is away")
+
+    query = bank.start(direct(tmp_path), state=state, outcomes=raises, watermark=100, trigger=NOW)
+    with pytest.raises(RuntimeError, match="away"):
+        query.awaitTermination(60)
+    assert_as_reference(some, state, None)
+
+
+def test_outcomes_that_cannot_be_written_are_written_at_the_restart(spark: Any, tmp_path: Path) -> None:
+    some = events(7, 40)
+    state = state_of(tmp_path)
+    put_cut(tmp_path, some, 2)
+    (tmp_path / "out").write_text("a file is in the way")
+    fails(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW), "cannot be written")
+    (tmp_path / "out").unlink()
+    finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW))
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+# --- a directory and a checkpoint that do not fit ---------------------------------------------
+
+
+def test_a_checkpoint_that_is_lost(spark: Any, tmp_path: Path) -> None:
+    some = events(8, 40)
+    state = state_of(tmp_path)
+    put_cut(tmp_path, some, 2)
+    finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW))
+    (state / "checkpoint").rename(tmp_path / "kept")
+    fails(
+        bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW),
+        "StateError.*use the checkpoint that belongs to it",
+    )
+    shutil.rmtree(state / "checkpoint")
+    (tmp_path / "kept").rename(state / "checkpoint")
+    more = events(9, 20, first=40)
+    put_cut(tmp_path, more, 1)
+    finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW))
+    assert_as_reference([*some, *more], state, outcomes_in(tmp_path / "out"))
+
+
+def test_an_older_state_directory(spark: Any, tmp_path: Path) -> None:
+    state = state_of(tmp_path)
+    for seed in range(3):
+        if seed == 1:
+            shutil.copytree(state, tmp_path / "older")
+        put_cut(tmp_path, events(seed, 20, first=20 * seed), 1)
+        finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW))
+    shutil.rmtree(tmp_path / "older" / "checkpoint")
+    shutil.copytree(state / "checkpoint", tmp_path / "older" / "checkpoint")
+    shutil.copytree(state / "sources", tmp_path / "older" / "sources", dirs_exist_ok=True)
+    put_cut(tmp_path, events(3, 20, first=60), 1)
+    fails(
+        bank.start(direct(tmp_path), state=tmp_path / "older", outcomes=tmp_path / "out2", trigger=NOW),
+        "StateError.*they do not belong together",
+    )
+    # The directory that does belong to it goes on.
+    finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW))
+    some = [e for seed in range(4) for e in events(seed, 20, first=20 * seed)]
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+# --- the disk ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True)
+    if made.returncode:
+        pytest.skip("mounting is not permitted here")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_disk_that_is_full_or_read_only(spark: Any, small_disk: Path, tmp_path: Path) -> None:
+    def remount(how: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{how}", str(small_disk)], check=True)
+
+    state = small_disk / "state"
+    bank.load(Account, START, state=state)
+    some = events(10, 60)
+    put_cut(tmp_path, some, 3)
+
+    def again() -> Any:
+        return bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", watermark=3, trigger=NOW)
+
+    remount("ro")
+    with pytest.raises(ps.StateError, match="read-only"):
+        again()
+    remount("rw")
+    filler = small_disk / "filler"
+    with open(filler, "wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 4096):
+                pass
+        except OSError:
+            pass
+    with pytest.raises((ps.StateError, StreamingQueryException), match=r"(?i)no space"):
+        again().awaitTermination(60)
+    # Some room, so that it fails on the way and not at the start.
+    for room in (16, 60, 100):
+        os.truncate(filler, max(0, filler.stat().st_size - room * 1024))
+        try:
+            finish(again())
+            break
+        except (ps.StateError, StreamingQueryException) as error:
+            said = str(error)
+        assert "no space" in said.lower(), said
+    filler.unlink()
+    finish(again())
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+# --- Ctrl-C -----------------------------------------------------------------------------------
+
+WAITING = """
+    import sys
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from test_stream import bank, direct
+
+    root = Path(sys.argv[1])
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    bank.start(direct(root), state=root / "state", outcomes=root / "out", watermark=5).awaitTermination()
+"""
+
+
+def test_ctrl_c_leaves_a_directory_that_goes_on(spark: Any, tmp_path: Path) -> None:
+    some = events(11, 60)
+    state = state_of(tmp_path)
+    put_cut(tmp_path, some, 3)
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(WAITING))
+    with subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path)], stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as job:
+        try:
+            wait_for(lambda: outcomes_in(tmp_path / "out").num_rows > 0 or job.poll() is not None)
+            # As a terminal does: to all of its processes.
+            os.killpg(job.pid, signal.SIGINT)
+            _, said = job.communicate(timeout=30)
+        finally:
+            if job.poll() is None:
+                os.killpg(job.pid, signal.SIGKILL)
+    assert "KeyboardInterrupt" in said
+    finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", watermark=5, trigger=NOW))
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))

@@ -1,0 +1,55 @@
+"""The examples run as they stand, and show what they say."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+SHOWS = {
+    "bank": [
+        "  20 t3 committed 30.00\n  30 t2 committed 10.00\n",
+        "31 t4 aborted insufficient funds",
+        "50 t5 aborted missing Account",
+        "accounts: {'ann': '30.00', 'bob': '10.00', 'eve': '60.00'}",
+    ],
+    "inventory": [
+        "12:00:10 order o1 committed 3",
+        "12:00:20 order o2 aborted out of stock",
+        "12:00:40 order o3 committed 14",
+        "[{'item': 'ink', 'quantity': 0, 'sold': 10}, {'item': 'pen', 'quantity': 2, 'sold': 7}]",
+    ],
+    "bidding": [
+        "b1 committed left 60\nb2 committed left 20\nb3 committed left 30\nb4 aborted over budget\n",
+        "b6 aborted bid too low",
+        "{'id': 'lamp', 'price': 70, 'winner': 'ann'}, {'id': 'rug', 'price': 50, 'winner': 'bob'}",
+    ],
+    "tolls": [
+        "minute 0: 30 reports, {'bad speed': 10} refused",
+        "owes most: {'id': 10, 'owed': 50}",
+        "  version 5: mile 0, owed 50",
+        "cars seen by version 1: [{'cars': 30}]",
+    ],
+}
+ON_SPARK = ("bank", "inventory")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.spark] if name in ON_SPARK else []) for name in SHOWS]
+)
+def test_an_example_shows_what_it_says(name: str, tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "error::UserWarning"}
+    command = [sys.executable, str(ROOT / "examples" / f"{name}.py")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    for shown in SHOWS[name]:
+        assert shown in done.stdout
+
+
+def test_every_example_is_tested_and_short() -> None:
+    files = sorted((ROOT / "examples").glob("*.py"))
+    assert {file.stem for file in files} == set(SHOWS)
+    assert all(len(file.read_text().splitlines()) <= 90 for file in files)

@@ -1,0 +1,399 @@
+"""An app on Spark: streams in, outcomes and state out, the same as the reference run on all events at once."""
+
+import os
+import random
+import subprocess
+import sys
+import textwrap
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock as ps
+from penstock.testing import assert_same_outcomes, assert_same_tables
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
+
+NOW = {"availableNow": True}
+NAMES = ("a", "b", "c", "d")
+START = [{"id": name, "balance": 100} for name in NAMES]
+
+bank = ps.App("bank")
+
+
+@bank.table
+class Account:
+    id: str = ps.key()
+    balance: ps.decimal(18, 2) = 0
+
+    @ps.check("insufficient funds")
+    def solvent(self):
+        return self.balance >= 0
+
+
+@bank.event
+class Transfer:
+    ts: int = ps.order()
+    id: str = ps.id()
+    src: str
+    dst: str
+    amount: ps.decimal(18, 2)
+
+
+@bank.event
+class Deposit:
+    ts: int = ps.order()
+    id: str = ps.id()
+    account: str
+    amount: ps.decimal(18, 2)
+
+
+@bank.transaction
+def transfer(e: Transfer):
+    src, dst = Account[e.src], Account[e.dst]
+    if src.balance < e.amount:
+        ps.abort("not enough")
+    src.balance -= e.amount
+    dst.balance += e.amount
+    return {"left": src.balance}
+
+
+@bank.transaction
+def deposit(e: Deposit):
+    account = Account[e.account]
+    account.balance += e.amount
+    account.balance = account.balance * Decimal("0.9")  # so that order matters
+    return {"left": account.balance}
+
+
+# --- what the other files of this folder use too ---------------------------------------------
+
+
+def events(seed: int, count: int, disorder: int = 0, first: int = 0) -> list[Any]:
+    """Random events in an order in which none comes more than `disorder` late."""
+    chance = random.Random(seed)
+    made = []
+    for i in range(first, first + count):
+        who = {"ts": i // 2, "id": f"{i:05}", "amount": Decimal(chance.randrange(1, 9000)) / 100}
+        if chance.random() < 0.7:
+            made.append(Transfer(**who, src=chance.choice(NAMES), dst=chance.choice([*NAMES, "nobody"])))
+        else:
+            made.append(Deposit(**who, account=chance.choice(NAMES)))
+    return sorted(made, key=lambda e: e.values["ts"] + chance.uniform(0, disorder))
+
+
+def tables_of(some: list[Any]) -> dict[Any, pa.Table]:
+    """Events as one Arrow table for each type that there is."""
+    out = {}
+    for kind in (Transfer, Deposit):
+        rows = [e.values for e in some if e.definition is kind.definition]
+        if rows:
+            out[kind] = pa.Table.from_pylist(rows, schema=kind.definition.arrow())
+    return out
+
+
+def put(folder: Path, table: pa.Table) -> Path:
+    """The next file of a folder: it appears whole, and is newer than those before it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number = len(list(folder.glob("*.parquet")))
+    making, final = folder / f".{number}.tmp", folder / f"part-{number:04}.parquet"
+    pq.write_table(table, making)
+    os.utime(making, (1_700_000_000 + number, 1_700_000_000 + number))
+    making.rename(final)
+    return final
+
+
+def put_cut(root: Path, some: list[Any], cuts: int) -> None:
+    """Events as `cuts` files for each type, under root/Transfer and root/Deposit."""
+    for kind in (Transfer, Deposit):
+        (root / kind.definition.name).mkdir(parents=True, exist_ok=True)
+    size = -(-len(some) // cuts)
+    for at in range(0, len(some), size):
+        for kind, table in tables_of(some[at : at + size]).items():
+            put(root / kind.definition.name, table)
+
+
+def frames(spark: Any, root: Path, per_batch: int = 1) -> dict[Any, Any]:
+    out = {}
+    for kind in (Transfer, Deposit):
+        schema = spark.createDataFrame(kind.definition.arrow().empty_table()).schema
+        reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", per_batch)
+        out[kind] = reader.parquet(str(root / kind.definition.name))
+    return out
+
+
+def direct(root: Path, per_batch: int | None = 1) -> dict[Any, Any]:
+    return {kind: ps.parquet(root / kind.definition.name, files_per_batch=per_batch) for kind in (Transfer, Deposit)}
+
+
+def finish(query: Any, seconds: int = 90) -> None:
+    assert query.awaitTermination(seconds), f"the query still runs: {query.lastProgress}"
+
+
+def outcomes_in(folder: Path) -> pa.Table:
+    """All outcomes, in the order of their versions."""
+    found = [pq.read_table(file) for file in sorted(folder.glob("version-*.parquet"))]
+    return pa.concat_tables(found) if found else bank.program.outcomes().empty_table()
+
+
+def assert_as_reference(some: list[Any], state: Path, outcomes: pa.Table | None, start: Any = START) -> None:
+    """Each event once, in event order, and the tables that this leaves."""
+    reference = bank.reference()
+    reference.load(Account, start)
+    wanted = reference.run(some)
+    if outcomes is not None:
+        assert_same_outcomes(outcomes.drop("version"), wanted.drop("version"))
+    with bank.open(state) as db:
+        assert db.held == 0
+        assert_same_tables(db.table(Account), reference.table(Account), ["id"])
+
+
+def run_python(code: str, folder: Path, *args: Any, timeout: int = 150) -> str:
+    """A script in its own process; what it printed."""
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(code))
+    done = subprocess.run(
+        [sys.executable, str(script), *map(str, args)], cwd=folder, capture_output=True, text=True, timeout=timeout
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    return done.stdout
+
+
+def state_of(tmp_path: Path) -> Path:
+    state = tmp_path / "state"
+    bank.load(Account, START, state=state)
+    return state
+
+
+# --- streams ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["frames", "direct", "mixed"])
+def test_two_types_of_event_are_merged_in_event_order(spark: Any, tmp_path: Path, source: str) -> None:
+    some = events(1, 120, disorder=10)
+    put_cut(tmp_path, some, 4)
+    state = state_of(tmp_path)
+    sources = frames(spark, tmp_path) if source == "frames" else direct(tmp_path)
+    if source == "mixed":
+        sources[Transfer] = frames(spark, tmp_path)[Transfer]
+    finish(bank.start(sources, state=state, outcomes=tmp_path / "out", watermark=60, trigger=NOW))
+    out = outcomes_in(tmp_path / "out")
+    assert_as_reference(some, state, out)
+    assert set(out["status"].to_pylist()) == {"committed", "aborted"}
+    read = spark.read.parquet(str(tmp_path / "out"))
+    assert read.columns == bank.program.outcomes().names
+    assert sorted(r.id for r in read.collect()) == sorted(e.values["id"] for e in some)
+
+
+def test_without_a_watermark_batches_run_as_they_come(spark: Any, tmp_path: Path) -> None:
+    late_first = [events(2, 20, first=100), events(3, 20)]
+    for some in late_first:
+        put(tmp_path / "Transfer", tables_of(some)[Transfer])
+    state = state_of(tmp_path)
+    query = bank.start(
+        {Transfer: ps.parquet(tmp_path / "Transfer", files_per_batch=1)},
+        state=state,
+        outcomes=tmp_path / "out",
+        trigger=NOW,
+    )
+    finish(query)
+    reference = bank.reference()
+    reference.load(Account, START)
+    wanted = [reference.run({Transfer: tables_of(some)[Transfer]}) for some in late_first]
+    assert_same_outcomes(outcomes_in(tmp_path / "out"), pa.concat_tables(wanted))
+
+
+def test_late_events_say_so_and_change_nothing(spark: Any, tmp_path: Path) -> None:
+    first, late = events(2, 40, first=100), events(3, 6)
+    put_cut(tmp_path, first, 1)
+    state = state_of(tmp_path)
+    for some in (first, late, events(4, 6, first=300)):
+        if some is not first:
+            put_cut(tmp_path, some, 1)
+        finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", watermark=5, trigger=NOW))
+    out = outcomes_in(tmp_path / "out").to_pylist()
+    assert [r["id"] for r in out if r["status"] == "late"] == sorted(e.values["id"] for e in late)
+    assert_as_reference([*first, *events(4, 6, first=300)], state, None)
+
+
+def test_a_function_gets_the_outcomes_of_each_batch(spark: Any, tmp_path: Path) -> None:
+    some = events(5, 60, disorder=4)
+    put_cut(tmp_path, some, 3)
+    state = state_of(tmp_path)
+    got: list[tuple[int | None, Any]] = []
+
+    def take(frame: Any, batch_id: int | None) -> None:
+        got.append((batch_id, frame.toArrow()))
+
+    finish(bank.start(frames(spark, tmp_path), state=state, outcomes=take, watermark=40, trigger=NOW))
+    assert [n for n, _ in got] == [0, 1, 2, None]
+    assert_as_reference(some, state, pa.concat_tables([t for _, t in got]))
+
+
+def test_columns_that_the_event_does_not_declare_are_ignored(spark: Any, tmp_path: Path) -> None:
+    some = events(6, 30)
+    for kind, table in tables_of(some).items():
+        put(tmp_path / kind.definition.name, table.append_column("note", pa.array(["x"] * table.num_rows)))
+    state = state_of(tmp_path)
+    sources = direct(tmp_path)
+    frame = spark.readStream.schema(spark.read.parquet(str(tmp_path / "Transfer")).schema)
+    sources[Transfer] = (
+        frame.parquet(str(tmp_path / "Transfer"))
+        .withColumnRenamed("src", "SRC")
+        .select("note", "amount", "SRC", "dst", "id", "ts")
+        .withColumnRenamed("SRC", "src")
+    )
+    finish(bank.start(sources, state=state, outcomes=tmp_path / "out", trigger=NOW))
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+def test_apply_and_load_take_static_frames(spark: Any, tmp_path: Path) -> None:
+    state = tmp_path / "a state"
+    bank.load(
+        Account, spark.createDataFrame(pa.Table.from_pylist(START, schema=Account.definition.arrow())), state=state
+    )
+    some = events(7, 50)
+    sources = {kind: spark.createDataFrame(table) for kind, table in tables_of(some).items()}
+    out = bank.apply(sources, state=state)
+    assert out.columns == bank.program.outcomes().names
+    assert_as_reference(some, state, out.toArrow())
+
+
+def test_paths_may_hold_spaces(spark: Any, tmp_path: Path) -> None:
+    root = tmp_path / "my files %20 é"
+    some = events(8, 40, disorder=3)
+    put_cut(root, some, 2)
+    state = state_of(root)
+    sources = direct(root)
+    sources[Deposit] = frames(spark, root)[Deposit]
+    finish(bank.start(sources, state=state, outcomes=root / "the out", watermark=30, trigger=NOW))
+    assert_as_reference(some, state, outcomes_in(root / "the out"))
+
+
+def test_a_running_query_takes_files_as_they_appear_and_stops(spark: Any, tmp_path: Path) -> None:
+    some = events(9, 60)
+    put_cut(tmp_path, some[:30], 1)
+    state = state_of(tmp_path)
+    query = bank.start(
+        direct(tmp_path),
+        state=state,
+        outcomes=tmp_path / "out",
+        watermark=0,
+        trigger={"processingTime": "100 milliseconds"},
+        name="bank",
+    )
+    assert query.isActive
+    assert query.name == "bank"
+    wait_for(lambda: outcomes_in(tmp_path / "out").num_rows == 30)
+    put_cut(tmp_path, some[30:], 1)
+    wait_for(lambda: outcomes_in(tmp_path / "out").num_rows == 60)
+    assert query.awaitTermination(1) is False
+    query.processAllAvailable()
+    assert query.lastProgress is not None
+    assert query.exception() is None
+    query.stop()
+    assert not query.isActive
+    query.awaitTermination()
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("source", [frames, direct])
+def test_a_stopped_query_starts_again_and_goes_on(spark: Any, tmp_path: Path, source: Any) -> None:
+    some = events(10, 90, disorder=8)
+    state = state_of(tmp_path)
+    # Stopped while it holds events back, twice, and drained at the end.
+    for part, trigger in ((some[:30], None), (some[30:60], None), (some[60:], NOW)):
+        put_cut(tmp_path, part, 1)
+        sources = source(spark, tmp_path) if source is frames else source(tmp_path)
+        query = bank.start(sources, state=state, outcomes=tmp_path / "out", watermark=40, trigger=trigger)
+        if trigger is None:
+            query.processAllAvailable()
+            query.stop()
+        finish(query)
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+def test_the_directory_is_free_once_the_query_has_stopped(spark: Any, tmp_path: Path) -> None:
+    put_cut(tmp_path, events(11, 20), 1)
+    state = state_of(tmp_path)
+    query = bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out")
+    query.processAllAvailable()
+    query.stop()
+    bank.load(Account, [{"id": "new"}], state=state)
+    with bank.open(state) as db:
+        assert db.table(Account).num_rows == 5
+
+
+def wait_for(what: Any, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.05)
+
+
+# --- other sessions, each in its own process --------------------------------------------------
+
+RUN = """
+    import sys
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    {app}
+
+    if __name__ == "__main__":
+        root, way, master = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+        builder = SparkSession.builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
+        builder = builder.config("spark.sql.shuffle.partitions", "2")
+        spark = (builder.remote(master) if way == "connect" else builder.master(master)).getOrCreate()
+        sources = {{Transfer: ps.parquet(root / "Transfer", files_per_batch=1)}}
+        schema = "ts long, id string, account string, amount decimal(18,2)"
+        sources[Deposit] = spark.readStream.schema(schema).parquet(str(root / "Deposit"))
+        query = bank.start(
+            sources,
+            state=root / "state",
+            outcomes=root / "out",
+            # Under Connect what is held is not drained at the end.
+            watermark=None if way == "connect" else 60,
+            trigger={{"availableNow": True}},
+        )
+        assert query.awaitTermination(120) is not False
+        print("ended", type(query).__module__)
+        spark.stop()
+"""
+IMPORTED = "import penstock as ps\n    from test_stream import Deposit, Transfer, bank"
+
+
+def in_main() -> str:
+    """The app's own source, to stand in the script itself."""
+    text = Path(__file__).read_text()
+    app = text[text.index('bank = ps.App("bank")') : text.index("# --- what the other")]
+    return textwrap.indent("from decimal import Decimal\n\nimport penstock as ps\n\n" + app, "    ").lstrip()
+
+
+@pytest.mark.parametrize("master", ["local[1]", "local[*]"])
+def test_other_masters(tmp_path: Path, master: str) -> None:
+    some = events(12, 40, disorder=5)
+    put_cut(tmp_path, some, 2)
+    state = state_of(tmp_path)
+    run_python(RUN.format(app=IMPORTED), tmp_path, tmp_path, "classic", master)
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("where", ["imported", "main"])
+def test_spark_connect(tmp_path: Path, where: str) -> None:
+    pytest.importorskip("grpc")
+    pytest.importorskip("grpc_status")
+    pytest.importorskip("pandas")
+    some = events(13, 40)
+    put_cut(tmp_path, some, 1)
+    state = state_of(tmp_path)
+    code = RUN.format(app=IMPORTED if where == "imported" else in_main())
+    printed = run_python(code, tmp_path, tmp_path, "connect", "local[2]")
+    assert "ended pyspark.sql.connect" in printed
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))

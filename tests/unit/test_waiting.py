@@ -1,0 +1,337 @@
+"""Event time across batches: what is held back runs in event order, what comes too late changes nothing."""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock as ps
+from penstock.execute import intake
+from penstock.execute.order import order
+from penstock.execute.waiting import Waiting, release
+from penstock.testing import assert_same_outcomes, assert_same_tables
+
+app = ps.App("waiting")
+
+
+@app.table
+class Log:
+    k: int = ps.key()
+    n: int = 0
+    text: str = ""
+
+
+@app.event
+class Named:
+    ts: int = ps.order()
+    id: str = ps.id()
+    k: int
+    note: str
+
+
+@app.event
+class Plain:
+    ts: int = ps.order()
+    k: int
+    tags: list[int]
+
+
+@app.event
+class Other:
+    ts: int = ps.order()
+    k: int
+
+
+@app.transaction
+def named(e: Named):
+    log = Log.get(e.k)
+    log.n = (log.n * 31 + 1) % 1000003  # what it is in the end depends on the order
+    log.text = e.note
+    return {"n": log.n, "text": log.text}
+
+
+@app.transaction
+def plain(e: Plain):
+    log = Log.get(e.k)
+    log.n = (log.n * 37 + len(e.tags)) % 1000003
+    ps.require(log.n % 5 != 0, "five")
+    return {"n": log.n}
+
+
+@app.transaction
+def other(e: Other):
+    log = Log.get(e.k)
+    log.n = (log.n * 41 + 2) % 1000003
+    return {"n": log.n}
+
+
+@st.composite
+def stream(draw: Any, kinds: Any = (Named, Plain, Other)) -> list[Any]:
+    """Events in any order; ties are common, ids unique."""
+    out = []
+    for place in range(draw(st.integers(0, 25))):
+        ts, k = draw(st.integers(0, 30)), draw(st.integers(0, 2))
+        kind = draw(st.sampled_from(kinds))
+        if kind is Named:
+            note = draw(st.sampled_from(["", "é", "x"]))
+            out.append(Named(ts=ts, id=f"{draw(st.integers(0, 3))}-{place}", k=k, note=note))
+        elif kind is Plain:
+            out.append(Plain(ts=ts, k=k, tags=draw(st.lists(st.integers(0, 3), max_size=3))))
+        else:
+            out.append(Other(ts=ts, k=k))
+    return out
+
+
+def ts_of(event: Any) -> int:
+    return int(event.values["ts"])
+
+
+def disorder(some: list[Any]) -> int:
+    """How late the latest comes."""
+    worst, top = 0, None
+    for event in some:
+        top = ts_of(event) if top is None else max(top, ts_of(event))
+        worst = max(worst, top - ts_of(event))
+    return worst
+
+
+def cut(some: list[Any], sizes: list[int]) -> list[list[Any]]:
+    out, at = [], 0
+    for size in sizes:
+        out.append(some[at : at + size])
+        at += size
+    return [*out, some[at:]]
+
+
+sizes = st.lists(st.integers(0, 8), max_size=5)
+
+
+def model(batches: list[list[Any]], delay: int) -> tuple[list[list[tuple[Any, bool]]], int | None]:
+    """What each batch (and a flush behind them) runs, in words of plain Python: (event, late), in event order."""
+    highest: int | None = None
+    frontier: int | None = None
+    held: list[tuple[int, Any]] = []
+    out, arrival = [], 0
+    for number, batch in enumerate([*batches, []]):
+        flush = number == len(batches)
+        new = list(enumerate(batch, arrival))
+        arrival += len(batch)
+        highest = max([ts_of(e) for e in batch] + ([] if highest is None else [highest]), default=None)
+        late = [(p, e) for p, e in new if frontier is not None and ts_of(e) <= frontier]
+        there = held + [one for one in new if one not in late]
+        limit = None if highest is None else highest - (0 if flush else delay)
+        runs = [(p, e) for p, e in there if limit is not None and ts_of(e) <= limit]
+        held = [one for one in there if one not in runs]
+        frontier = max([ts_of(e) for _, e in runs] + ([] if frontier is None else [frontier]), default=None)
+        both = [(p, e, False) for p, e in runs] + [(p, e, True) for p, e in late]
+        both.sort(
+            key=lambda one: (ts_of(one[1]), one[1].definition.id is not None, one[1].values.get("id", ""), one[0])
+        )
+        out.append([(e, is_late) for _, e, is_late in both])
+    assert not held
+    return out, frontier
+
+
+def run_all(db: Any, batches: list[list[Any]], delay: int) -> list[pa.Table]:
+    out = [db.run(batch, watermark=delay) for batch in batches]
+    return [*out, db.run([], flush=True)]
+
+
+def same_as_model(out: list[pa.Table], db: Any, batches: list[list[Any]], delay: int) -> None:
+    """Outcomes and tables of a database that got these batches and a flush."""
+    wanted, _ = model(batches, delay)
+    reference = app.reference()
+    for got, expected in zip(out, wanted, strict=True):
+        assert got["ts"].to_pylist() == [ts_of(e) for e, _ in expected]
+        assert [status == "late" for status in got["status"].to_pylist()] == [late for _, late in expected]
+        for row, (event, late) in zip(got.to_pylist(), expected, strict=True):
+            if late:
+                assert row["transaction"] == event.definition.name.lower()
+                assert row["id"] == event.values.get("id")
+                assert (row["reason"], row["n"], row["text"]) == (None, None, None)
+        # One by one, so that their order here is the model's.
+        rows = [reference.run([e]) for e, late in expected if not late]
+        ran = got.filter(pa.compute.not_equal(got["status"].cast(pa.string()), "late"))
+        none = app.program.outcomes().empty_table()
+        assert_same_outcomes(ran.drop("version"), pa.concat_tables([none, *rows]).drop("version"))
+    assert db.held == 0
+    assert_same_tables(db.table(Log), reference.table(Log), ["k"])
+
+
+# --- release itself ---------------------------------------------------------------------------
+
+
+@given(some=stream(), sizes=sizes, slack=st.integers(0, 5))
+def test_within_the_delay_the_whole_stream_runs_in_event_order(some: list[Any], sizes: list[int], slack: int) -> None:
+    waiting, delay, ran = Waiting(), disorder(some) + slack, []
+    for batch in [*cut(some, sizes), None]:
+        arrived = intake.events(app.program, batch or [])
+        released = release(app.program, arrived, waiting, delay, flush=batch is None)
+        waiting = released.waiting
+        # At the frontier itself a tie may still come late; strictly within the delay none does.
+        if slack:
+            assert all(mark is None for mark in released.late)
+        ran += order(app.program, released.arrived).ts.tolist()
+    if slack:
+        assert ran == sorted(ts_of(e) for e in some)
+    assert waiting.count == 0
+    assert len(ran) == len(some)
+
+
+@given(some=stream(), sizes=sizes, delay=st.integers(0, 40))
+def test_what_is_held_is_newer_than_the_frontier(some: list[Any], sizes: list[int], delay: int) -> None:
+    waiting, seen = Waiting(), 0
+    for batch in cut(some, sizes):
+        released = release(app.program, intake.events(app.program, batch), waiting, delay)
+        late = [int(mark.sum()) if mark is not None else 0 for mark in released.late]
+        seen += len(batch)
+        out = sum(a.table.num_rows for a in released.arrived)
+        assert out + released.waiting.count == len(batch) + waiting.count
+        waiting = released.waiting
+        times = [t for table in waiting.held.values() for t in table["ts"].to_pylist()]
+        if waiting.frontier is not None:
+            assert all(t > waiting.frontier for t in times)
+        if waiting.highest is not None:
+            assert all(t > waiting.highest - delay for t in times)
+        assert sum(late) <= len(batch)
+        assert all(table.num_rows for table in waiting.held.values())
+
+
+def test_nothing_in_gives_nothing_out() -> None:
+    released = release(app.program, [], Waiting(), 3, flush=True)
+    assert released.arrived == []
+    assert released.waiting == Waiting()
+
+
+# --- a database -------------------------------------------------------------------------------
+
+
+@given(some=stream(), sizes=sizes, delay=st.integers(0, 40))
+def test_a_database_runs_what_the_model_says(some: list[Any], sizes: list[int], delay: int) -> None:
+    batches = cut(some, sizes)
+    with app.open() as db:
+        same_as_model(run_all(db, batches, delay), db, batches, delay)
+
+
+@settings(max_examples=60)
+@given(some=stream(), sizes=sizes)
+def test_within_the_delay_a_cut_stream_means_what_the_whole_means(some: list[Any], sizes: list[int]) -> None:
+    reference = app.reference()
+    wanted = reference.run(some)
+    with app.open() as db:
+        out = run_all(db, cut(some, sizes), disorder(some) + 1)
+        assert_same_outcomes(pa.concat_tables(out).drop("version"), wanted.drop("version"))
+        assert_same_tables(db.table(Log), reference.table(Log), ["k"])
+
+
+@contextmanager
+def directory() -> Iterator[Path]:
+    """In memory where there is such a place: syncs cost, and prove nothing here."""
+    at = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=at) as name:
+        yield Path(name)
+
+
+options = st.fixed_dictionaries(
+    {
+        "log": st.sampled_from(["changes", "input"]),
+        "snapshot_every": st.sampled_from([1, 2, 50]),
+        "background": st.just(False),
+    }
+)
+
+
+@settings(max_examples=40)
+@given(some=stream(), sizes=sizes, delay=st.integers(0, 40), options=options, copied=st.booleans())
+def test_what_is_held_survives_a_reopening(
+    some: list[Any], sizes: list[int], delay: int, options: Any, copied: bool
+) -> None:
+    """Closed after each batch; or a copy of the directory, taken while it was open, is what is left of it."""
+    batches = cut(some, sizes)
+    with directory() as root:
+        here, number, out = root / "0", 0, []
+        for batch in [*batches, None]:
+            db = app.open(here, **options)
+            out.append(db.run([], flush=True) if batch is None else db.run(batch, watermark=delay, id=number))
+            if copied:
+                shutil.copytree(here, root / str(number + 1))
+                here = root / str(number + 1)
+            db.close()
+            number += 1
+        with app.open(here, **options) as db:
+            same_as_model(out, db, batches, delay)
+            if batches:
+                assert_same_outcomes(db.run(batches[0], watermark=delay, id=0), out[0])
+
+
+@pytest.mark.parametrize("log", ["changes", "input"])
+def test_late_events_stay_late_when_the_log_is_read_again(log: str) -> None:
+    with directory() as path:
+        db = app.open(path, log=log)
+        db.run([Other(ts=10, k=1)], watermark=0)
+        out = db.run([Other(ts=5, k=1), Other(ts=11, k=2)], watermark=0)
+        assert out["status"].to_pylist() == ["late", "committed"]
+        there = db.table(Log)
+        # As a kill leaves it: nothing was closed.
+        shutil.copytree(path, path / "copy")
+        db.close()
+        with app.open(path / "copy", log=log) as again:
+            assert_same_tables(again.table(Log), there, ["k"])
+
+
+@pytest.mark.parametrize("log", ["changes", "input"])
+def test_what_is_held_survives_a_kill(log: str) -> None:
+    batches = [[Named(ts=i, id=f"n{i}", k=0, note="x"), Plain(ts=i + 3, k=0, tags=[1])] for i in range(8)]
+    with directory() as path:
+        app.open().close()  # compiled before the fork
+        for number in range(len(batches)):
+            child = os.fork()
+            if child == 0:
+                db = app.open(path, log=log, background=False, snapshot_every=3)
+                db.run(batches[number], watermark=5, id=number)
+                os.kill(os.getpid(), signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+            assert os.WTERMSIG(status) == signal.SIGKILL
+        reference = app.reference()
+        reference.run([e for batch in batches for e in batch])
+        with app.open(path, log=log) as db:
+            assert db.held > 0
+            db.run([], flush=True)
+            assert_same_tables(db.table(Log), reference.table(Log), ["k"])
+            assert sum(db.outcomes(v).num_rows for v in range(1, db.version + 1)) == 16
+
+
+def test_strings_may_come_as_a_dictionary_one_time_and_plain_the_next() -> None:
+    def table(ts: list[int], coded: bool) -> pa.Table:
+        note = pa.array(["é"] * len(ts))
+        ids = pa.array([f"i{t}" for t in ts])
+        note = note.dictionary_encode() if coded else note
+        return pa.table({"ts": ts, "id": ids.dictionary_encode() if coded else ids, "k": [0] * len(ts), "note": note})
+
+    for first, second in ((True, False), (False, True), (True, True)):
+        with directory() as path:
+            for number, (ts, coded) in enumerate((([3, 1], first), ([4, 2], second), ([9], first))):
+                with app.open(path) as db:
+                    db.run({Named: table(ts, coded)}, watermark=3, id=number)
+            with app.open(path) as db:
+                assert db.held == 1
+                db.run([], flush=True)
+                ids = [i for v in range(1, db.version + 1) for i in db.outcomes(v)["id"].to_pylist()]
+                assert ids == ["i1", "i2", "i3", "i4", "i9"]
+
+
+def test_a_watermark_that_is_dropped_runs_all_that_was_held() -> None:
+    with app.open() as db:
+        assert db.run([Other(ts=1, k=0), Other(ts=2, k=0)], watermark=10).num_rows == 0
+        assert db.held == 2
+        assert db.run([Other(ts=3, k=0)])["ts"].to_pylist() == [1, 2, 3]
+        assert db.held == 0
