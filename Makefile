@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 RUN := "$(BIN)/python" -m
 STAMP := $(VENV)/.installed
 PLOT := $(VENV)/.plot
-TESTS := $(RUN) pytest -n $(WORKERS) --dist loadfile
+TESTS := $(RUN) pytest -n $(WORKERS) --dist loadgroup
 CODE := $(wildcard src tests examples benchmarks)
 
 # A version manager may put a python3.13 on the path that does not start, so each one is tried, not only looked up.

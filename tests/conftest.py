@@ -20,6 +20,13 @@ settings.register_profile(
 settings.load_profile("penstock")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes test, one of them does all that needs Spark: a second session would not pay."""
+    for item in items:
+        if "spark" in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def machine_code_cache() -> Iterator[Path]:
     """One place for each user, so that the fixed programs are compiled once and not at each run."""

@@ -64,8 +64,8 @@ def test_int_edges() -> None:
     assert outcome(abs, Int(INT_MIN)) == "overflow"
     assert outcome(operator.floordiv, Int(INT_MIN), Int(-1)) == "overflow"
     assert Int(INT_MIN) % Int(-1) == 0
-    assert -Int(INT_MAX + 1) == INT_MIN, "the literal -9223372036854775808 is a negated one"
-    assert type(abs(Int(-3))) is Int and type(-Int(3)) is Int and type(+Int(3)) is Int
+    assert negated(Int(INT_MAX + 1)) == INT_MIN, "the literal -9223372036854775808 is a negated one"
+    assert type(abs(Int(-3))) is Int and type(negated(Int(3))) is Int and type(+Int(3)) is Int
 
 
 def fraction(value: Int | Dec) -> Fraction:

@@ -142,7 +142,13 @@ def _child(folder: Path, watermark: int, stop_after: int | None) -> Any:
 def _outcomes(folder: Path) -> list[dict[str, Any]]:
     """Outcomes counted by version, status and reason, from the Parquet files."""
     query = f"select version, status, reason, count(*) as events from {_files(folder)} group by all order by all"
-    return duckdb.sql(query).to_arrow_table().to_pylist()
+    return _sql(query).to_pylist()
+
+
+def _sql(query: str) -> pa.Table:
+    found = duckdb.sql(query)
+    assert found is not None, query
+    return found.to_arrow_table()
 
 
 def _files(folder: Path) -> str:
@@ -150,7 +156,7 @@ def _files(folder: Path) -> str:
 
 
 def _prove(console: Console, bank: Any, db: Any, made: Payments, folder: Path) -> None:
-    rows = duckdb.sql(f"select * from {_files(folder)} order by ts, id").to_arrow_table()
+    rows = _sql(f"select * from {_files(folder)} order by ts, id")
     claims = []
     ids = pc.count_distinct(rows.column("id")).as_py()
     claims.append((rows.num_rows == ids == made.events, f"every one of {made.events:,} events has exactly one outcome"))
