@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from benchmarks.pipeline import session
 from benchmarks.pipeline.ledger import SCHEMA
-from benchmarks.pipeline.peers import Done, Job, Peer
+from benchmarks.pipeline.peers import CannotRun, Done, Job, Peer
 
 
 def unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -18,6 +19,8 @@ def unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def run(job: Job) -> Done:
+    if importlib.util.find_spec("pandas") is None:
+        raise CannotRun("pyspark's mapInArrow needs pandas: pip install 'pandas<3'")
     out = str(job.work / "outcomes")
 
     def each(frame: DataFrame, batch_id: int) -> None:

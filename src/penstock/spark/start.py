@@ -91,8 +91,8 @@ def start(
 
 
 def _catch_up(batch: MicroBatch, database: Any, spark: Any) -> None:
-    """Outcomes of the last version, if the process died between committing and writing them."""
-    if database.version and isinstance(batch.outcomes, OutcomeFiles):
+    """Outcomes of the stream's last version, if the process died between committing and writing them."""
+    if database.source is not None and isinstance(batch.outcomes, OutcomeFiles):
         batch.publish(database.outcomes(database.version), spark, None)
 
 
