@@ -2,6 +2,7 @@
 
 import os
 import random
+import socket
 import subprocess
 import sys
 import textwrap
@@ -385,6 +386,20 @@ def test_other_masters(tmp_path: Path, master: str) -> None:
     assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
 
 
+def wait_for_port(port: int, seconds: float = 60) -> None:
+    """A local Connect server has one fixed port, and the last one may still be leaving it."""
+    until = time.monotonic() + seconds
+    while True:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("0.0.0.0", port))
+                return
+            except OSError:
+                assert time.monotonic() < until, f"port {port} is taken"
+        time.sleep(0.2)
+
+
 @pytest.mark.parametrize("where", ["imported", "main"])
 def test_spark_connect(tmp_path: Path, where: str) -> None:
     pytest.importorskip("grpc")
@@ -394,6 +409,7 @@ def test_spark_connect(tmp_path: Path, where: str) -> None:
     put_cut(tmp_path, some, 1)
     state = state_of(tmp_path)
     code = RUN.format(app=IMPORTED if where == "imported" else in_main())
+    wait_for_port(15002)
     printed = run_python(code, tmp_path, tmp_path, "connect", "local[2]")
     assert "ended pyspark.sql.connect" in printed
     assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
