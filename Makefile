@@ -50,7 +50,7 @@ test: check
 	$(TESTS) -m "not long"
 
 test-quick: $(STAMP)
-	$(TESTS) -m "not faults and not spark and not long"
+	PENSTOCK_LAW_EXAMPLES=$${PENSTOCK_LAW_EXAMPLES:-10} $(TESTS) -m "not faults and not spark and not long"
 
 test-long: $(STAMP)
 	$(TESTS) -m long

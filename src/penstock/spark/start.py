@@ -126,19 +126,27 @@ def _close_behind(query: Any, batch: MicroBatch, spark: Any, drains: bool) -> No
         finally:
             engines.release(batch.opening.path)
 
-    wait = query.awaitTermination
+    wait, stop = query.awaitTermination, query.stop
     closing = threading.Thread(target=close, name="penstock-close", daemon=True)
 
     def await_termination(timeout: int | None = None) -> bool | None:
-        ended = wait(timeout) if timeout is not None else wait()
+        try:
+            ended = wait(timeout) if timeout is not None else wait()
+        except Exception:
+            closing.join()
+            raise
         if ended is not False:
             closing.join()
             if failed:
                 raise failed[0]
         return ended
 
-    # Who waits for the query waits for its last outcomes too.
-    query.awaitTermination = await_termination
+    def stop_and_close() -> None:
+        stop()
+        closing.join()
+
+    # Who waits for the query, or stops it, waits for its last outcomes too, and finds the directory closed.
+    query.awaitTermination, query.stop = await_termination, stop_and_close
     closing.start()
 
 
