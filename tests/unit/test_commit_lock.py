@@ -109,11 +109,14 @@ def test_a_zombie_makes_no_snapshot(journal: Journal) -> None:
 def test_a_forked_child_neither_commits_nor_keeps_the_lock(journal: Journal) -> None:
     assert "which forked" in in_child(lambda: journal.commit({}, {}))
     read, write = os.pipe()
+    ready, say_ready = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(write)
+        os.write(say_ready, b"x")
         os.read(read, 1)  # Until the parent writes, or is gone.
         os._exit(0)
+    os.read(ready, 1)  # It lets go of the lock as it starts, which takes a moment.
     journal.commit({}, {})
     # As if this process had died while its child lives on: its descriptor is closed, not unlocked.
     assert journal._lock is not None
@@ -122,5 +125,5 @@ def test_a_forked_child_neither_commits_nor_keeps_the_lock(journal: Journal) -> 
     Journal.open(journal.path, IDENTITY).close()
     os.write(write, b"x")
     os.waitpid(pid, 0)
-    os.close(read)
-    os.close(write)
+    for one in (read, write, ready, say_ready):
+        os.close(one)

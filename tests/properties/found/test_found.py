@@ -119,3 +119,25 @@ def test_a_record_made_and_deleted_in_one_batch_survives_a_reopen(tmp_path: Path
             db.run([Come(ts=1, id_=1), Go(ts=2, id_=1), Come(ts=3, id_=2)])
         with brief.open(tmp_path / log, log=log) as db:
             assert db.table(Visit).to_pylist() == [{"id": 2}]
+
+
+def test_constants_that_overflow_abort_and_still_compile() -> None:
+    large = ps.App("large")
+
+    @large.event
+    class Number:
+        ts: int = ps.order()
+        d: ps.decimal(18, 2)
+
+    @large.transaction
+    def add(e: Number):
+        if e.d > 0:
+            return {"sum": e.d + BIG}
+        if e.d < -5:
+            return {"sum": -SMALLEST}
+        return {"sum": BIG + BIG}
+
+    check(large, batches=[[Number(ts=n, d=d) for n, d in enumerate((1, 0, -9))]])
+
+
+BIG, SMALLEST = 2**62, -(2**63)

@@ -43,12 +43,17 @@ def arithmetic(em: Emitter, out: Source, op: Op, v: str, args: list[str], types:
         floating(em, out, op, v, args, types)
     elif op.code in ("add", "sub", "mul"):
         em.abort(out, f"k_.{op.code}_lost({args[0]}, {args[1]})", "overflow")
-        out.line(f"{v} = {args[0]} {SYMBOLS[op.code]} {args[1]}")
+        out.line(f"{v} = {unfolded(args[0])} {SYMBOLS[op.code]} {args[1]}")
     else:
         em.abort(out, f"{args[1]} == 0", "division by zero")
         if op.code == "floordiv":
             em.abort(out, f"{args[1]} == -1 and {args[0]} == -9223372036854775808", "overflow")
         out.line(f"{v} = k_.{'floor_div' if op.code == 'floordiv' else 'floor_mod'}({args[0]}, {args[1]})")
+
+
+def unfolded(value: str) -> str:
+    """A constant that Python will not compute with while it reads the source: the result may be no int64."""
+    return f"np.int64({value})" if value.strip("(-)").isdigit() else value
 
 
 def floating(em: Emitter, out: Source, op: Op, v: str, args: list[str], types: list[Type]) -> None:
@@ -69,7 +74,7 @@ def unary(em: Emitter, out: Source, op: Op, v: str, a: str) -> None:
     assert op.type is not None
     if op.type.kind == "int":
         em.abort(out, f"{a} == -9223372036854775808", "overflow")
-    out.line(f"{v} = {'-' if op.code == 'neg' else 'abs'}({a})")
+    out.line(f"{v} = {'-' if op.code == 'neg' else 'abs'}({unfolded(a) if op.type.kind == 'int' else a})")
 
 
 # -- decimals -----------------------------------------------------------------------------------
@@ -81,7 +86,7 @@ def decimal(em: Emitter, out: Source, op: Op, v: str, args: list[str], types: li
         em.abort(out, f"{args[1]} == 0", "division by zero")
     if op.code == "mul":
         em.abort(out, f"k_.mul_lost({args[0]}, {args[1]})", "overflow")
-        out.line(f"{v} = {args[0]} * {args[1]}")
+        out.line(f"{v} = {unfolded(args[0])} * {args[1]}")
         em.abort(out, f"k_.wide({v})", "overflow")
     elif op.code == "div":
         unit = 10 ** (op.type.scale - types[0].scale + types[1].scale)
@@ -92,11 +97,11 @@ def decimal(em: Emitter, out: Source, op: Op, v: str, args: list[str], types: li
         a, b = (aligned(em, out, f"{v}_{n}", x, t, scale) for n, x, t in zip("ab", args, types, strict=True))
         if op.code in ("add", "sub") and all(t.kind == "decimal" and t.scale == scale for t in types):
             # Two numbers below 10^18 cannot leave int64.
-            out.line(f"{v} = {a} {SYMBOLS[op.code]} {b}")
+            out.line(f"{v} = {unfolded(a)} {SYMBOLS[op.code]} {b}")
             em.abort(out, f"k_.wide({v})", "overflow")
         elif op.code in ("add", "sub"):
             em.abort(out, f"k_.{op.code}_lost({a}, {b})", "overflow")
-            out.line(f"{v} = {a} {SYMBOLS[op.code]} {b}")
+            out.line(f"{v} = {unfolded(a)} {SYMBOLS[op.code]} {b}")
             em.abort(out, f"k_.wide({v})", "overflow")
         else:
             out.line(f"{v} = k_.{'floor_div' if op.code == 'floordiv' else 'floor_mod'}({a}, {b})")
@@ -108,7 +113,7 @@ def aligned(em: Emitter, out: Source, name: str, value: str, type_: Type, scale:
         return value
     unit = 10 ** (scale - type_.scale)
     em.abort(out, f"k_.mul_lost({value}, {unit})", "overflow")
-    out.line(f"{name} = {value} * {unit}")
+    out.line(f"{name} = {unfolded(value)} * {unit}")
     return name
 
 
@@ -123,7 +128,7 @@ def convert(em: Emitter, out: Source, op: Op, v: str, a: str, source: Type) -> N
     elif target.scale > source.scale:
         unit = 10 ** (target.scale - source.scale)
         em.abort(out, f"k_.mul_lost({a}, {unit})", "overflow")
-        out.line(f"{v} = {a} * {unit}")
+        out.line(f"{v} = {unfolded(a)} * {unit}")
     else:
         out.line(f"{v} = {a}")
     limit = 10**target.precision
