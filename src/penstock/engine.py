@@ -26,6 +26,7 @@ from penstock.declare.model import TableDef
 from penstock.declare.objects import Table
 from penstock.errors import InputError, StateError
 from penstock.execute import intake
+from penstock.execute.conduct import Conducted, Conductor
 from penstock.execute.intake import Arrived
 from penstock.execute.native import Kernel, Result
 from penstock.execute.order import Ordered, order
@@ -48,6 +49,7 @@ class Database:
         self.last_batch: BatchReport | None = None
         begun = time.perf_counter()
         self._kernel = Kernel(plan)
+        self._conductor = Conductor(self._kernel)
         self.compile_s = time.perf_counter() - begun
         self._gate = Gate(self.program.name)
         self._store = Memory(self.program) if path is None else Durable(self.program, self._kernel, path, **options)
@@ -88,14 +90,16 @@ class Database:
             version = self.version + 1
             with self._gate.whole():
                 with watch.stage("execute"):
-                    result = self._kernel.run(self._tables, ordered, lanes, version)
+                    running = self._kernel.begin(self._tables, ordered, lanes, version)
+                    conducted = self._conductor.run(running, policy)
+                    result = running.result
                 with watch.stage("publish"):
                     strings, reasons = self._tables.strings, self._kernel.layout.reasons
                     out = outcomes(self.program, reasons, ordered, result, strings, version)
                 with watch.stage("commit"):
                     self._store.commit(self._tables, ran(arrived, late), out, stream, id)
                     self._version = version
-                self.last_batch = report = self._report(policy, result, ordered, watch)
+                self.last_batch = report = self._report(conducted, result, ordered, watch)
                 self._tables.end_batch()
             self._store.snapshot_if_due(self._tables)
         observe.publish(report)
@@ -182,6 +186,7 @@ class Database:
     def close(self) -> None:
         with self._gate.closing() as was_open:
             if was_open:
+                self._conductor.close()
                 self._store.close(None if self._gate.broken else self._tables)
 
     def __enter__(self) -> Database:
@@ -208,14 +213,14 @@ class Database:
         released = release(self.program, arrived, before.waiting, watermark or 0, flush=flush)
         return released.arrived, released.late, Stream(source, released.waiting)
 
-    def _report(self, policy: Policy, result: Result, ordered: Ordered, watch: Stopwatch) -> BatchReport:
+    def _report(self, conducted: Conducted, result: Result, ordered: Ordered, watch: Stopwatch) -> BatchReport:
         counts = np.bincount(result.code, minlength=1)
         late = 0 if ordered.late is None else int(ordered.late.sum())
         reasons = self._kernel.layout.reasons
         return BatchReport(
             version=self.version,
-            policy=policy.name,
-            why=policy.explain(),
+            policy=conducted.policy.name,
+            why=conducted.why,
             events=int(result.code.size),
             committed=int(counts[0]) - late,
             late=late,

@@ -29,6 +29,7 @@ from penstock.execute.codegen.program import generate
 from penstock.execute.intake import Arrived
 from penstock.execute.order import Ordered
 from penstock.plan.ir import Plan
+from penstock.schedule import atomics, explore, graph
 from penstock.state import hashing, jit, prefetch, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
@@ -44,6 +45,25 @@ class Result:
 
     code: Any
     fields: tuple[tuple[Any, Any], ...]  # (values, whether given), one a field
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A batch in the middle of running: the state, what was made of it so far, and what kernels take."""
+
+    tables: Tables
+    result: Result
+    fixed: dict[str, Any]
+    count: int
+
+    def arguments(self, wanted: tuple[Argument, ...]) -> dict[str, Any]:
+        """What does not change while the batch runs, and the tables as they are now."""
+        pool = self.tables.strings
+        out = self.fixed | {"text_at": pool.starts, "text": pool.data}
+        for argument in wanted:
+            if argument.owner == "table":
+                out[argument.name] = _table_part(self.tables[argument.of], argument.part)
+        return out
 
 
 class Kernel:
@@ -62,14 +82,15 @@ class Kernel:
     # -- compiling --------------------------------------------------------------------------
 
     def _compile(self) -> Any:
-        module = _load(self.source, {f"raw_{name}": udf.compiled for name, udf in self.plan.udfs} | self._zeros())
-        signature = tuple(_numba_type(a) for a in self.layout.arguments)
+        module = load_module(self.source, self.names())
+        signature = tuple(numba_type(a) for a in self.layout.arguments)
         if signature not in module.kernel.overloads:
             module.kernel.compile(signature)
         return module.kernel
 
-    def _zeros(self) -> dict[str, Any]:
-        out = {}
+    def names(self) -> dict[str, Any]:
+        """What generated source refers to and does not import: the udfs, and what one that fails gives."""
+        out: dict[str, Any] = {f"raw_{name}": udf.compiled for name, udf in self.plan.udfs}
         blocks = [t.block for t in self.plan.transactions] + [c.block for c in self.plan.checks]
         for op in (op for block in blocks for op in block.walk() if op.code == "udf"):
             assert op.type is not None
@@ -94,32 +115,26 @@ class Kernel:
             lane.flags.writeable = False
         return lanes
 
-    def run(self, tables: Tables, batch: Ordered, lanes: dict[str, Any], number: int) -> Result:
+    def begin(self, tables: Tables, batch: Ordered, lanes: dict[str, Any], number: int) -> Running:
         n = batch.count
-        code = np.zeros(n, np.int32)
-        info = np.zeros(1, np.int64)
         fields = tuple((np.zeros(n, dtype(t)), np.zeros(n, np.bool_)) for _, t in self.plan.program.returns)
-        out = {}
-        for k, (values, given) in enumerate(fields):
-            out[f"o{k}"], out[f"h{k}"] = values, given
+        result = Result(np.zeros(n, np.int32), fields)
         literals = np.array([tables.strings.number(t) for t in self.layout.literals] or [0], np.int64)
-        fixed = {"batch": number, "kind": batch.kind, "pos": batch.pos, "code": code, "info": info, "stop": n}
-        start = 0
-        while start < n:
-            arguments = {**fixed, **lanes, **out, "start": start, **self._state(tables, literals)}
-            start = int(self.function(*[arguments[name] for name in self.layout.names]))
-            if start < n:
-                self._grow(tables, int(info[0]))
-        return Result(code, fields)
+        arguments = {"batch": number, "kind": batch.kind, "pos": batch.pos, "code": result.code, "literals": literals}
+        for k, (values, given) in enumerate(fields):
+            arguments[f"o{k}"], arguments[f"h{k}"] = values, given
+        return Running(tables, result, arguments | lanes, n)
 
-    def _state(self, tables: Tables, literals: Any) -> dict[str, Any]:
-        pool = tables.strings
-        out = {"literals": literals, "text_at": pool.starts, "text": pool.data}
-        out |= dict(zip(("undo_what", "undo_at", "undo_old", "touched"), self._log, strict=True))
-        for argument in self.layout.arguments:
-            if argument.owner == "table":
-                out[argument.name] = _table_part(tables[argument.of], argument.part)
-        return out
+    def run(self, running: Running, start: int = 0, stop: int | None = None) -> None:
+        """Run these events of a batch, one after the other."""
+        stop = running.count if stop is None else stop
+        info = np.zeros(1, np.int64)
+        while start < stop:
+            log = dict(zip(("undo_what", "undo_at", "undo_old", "touched"), self._log, strict=True))
+            arguments = {**running.arguments(self.layout.arguments), **log, "info": info, "start": start, "stop": stop}
+            start = int(self.function(*[arguments[name] for name in self.layout.names]))
+            if start < stop:
+                self._grow(running.tables, int(info[0]))
 
     def _grow(self, tables: Tables, what: int) -> None:
         if what == FULL_LOG:
@@ -176,7 +191,7 @@ def _event_dtype(argument: Argument) -> Any:
     return np.bool_ if part == "valid" else np.int32
 
 
-def _numba_type(argument: Argument) -> Any:
+def numba_type(argument: Argument) -> Any:
     scalar = {"start", "stop", "number"}
     if argument.part in scalar:
         return types.int64
@@ -209,14 +224,14 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
 
 
-def _load(source: str, names: dict[str, Any]) -> Any:
+def load_module(source: str, names: dict[str, Any]) -> Any:
     digest = hashlib.sha256()
     for text in (
         source,
         __version__,
         nb.__version__,
         sys.version,
-        *(_source_of(m) for m in (kernels, steps, hashing, jit, prefetch, strings)),
+        *(_source_of(m) for m in (kernels, steps, hashing, jit, prefetch, strings, atomics, explore, graph)),
     ):
         digest.update(text.encode())
     name = f"penstock_kernel_{digest.hexdigest()[:24]}"

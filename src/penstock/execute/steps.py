@@ -51,3 +51,21 @@ def bury(flags: Any, graves: Any, n: Any, row: Any) -> Any:
         n += 1
     flags[row] = np.uint8(2)
     return n
+
+
+@kernel
+def lay(slots: Any, flags: Any, graves: Any, free: Any, meta: Any, at: Any, tag: Any) -> Any:
+    """A dead record at an empty slot, listed among the batch's graves: gone after the batch unless it comes to life."""
+    meta[4] += 1
+    if meta[1] > 0:
+        meta[1] -= 1
+        row = free[meta[1]]
+    else:
+        row = meta[0]
+        meta[0] += 1
+    slots[at] = tag
+    slots[at + ONE] = -2 - row
+    flags[row] = np.uint8(2)
+    graves[meta[3]] = row
+    meta[3] += 1
+    return row

@@ -110,7 +110,7 @@ class Replay:
         ]
         batch = order(self.program, arrived)
         lanes = self.kernel.encode(self.tables, batch)
-        self.kernel.run(self.tables, batch, lanes, segment.header["version"])
+        self.kernel.run(self.kernel.begin(self.tables, batch, lanes, segment.header["version"]))
         self.changes += self.tables.dirty_count()
         self.tables.end_batch()
 

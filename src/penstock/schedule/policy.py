@@ -1,29 +1,107 @@
 """Policy: how a batch is scheduled, as a value.
 
-For now every policy is the fused serial kernel: `adaptive()` chooses it, `serial()` asks for it.
+scheme    adaptive   chosen for each batch from what is measured (the default)
+          serial     one fused loop on one core
+          graph      by the dependencies of the batch (below)
+          lal lwm pat none   the papers' lock-based baselines; `none` takes no locks and may break the law
+explore   bfs        strata of the graph with a barrier between them
+          dfs        each thread its own share, waiting where it must
+          ready      count-down latches; what is ready is run or taken over by others
+unit      transaction, operation (one record's share of a transaction), chain (all operations on one record;
+          chains that wait for each other in a circle are one)
+on_abort  eager      a write can be seen only once its transaction is decided, so nothing is ever redone
+          lazy       operations run ahead of decisions; when all have run, what aborted and all that saw it are
+                     redone. A transaction that runs as one unit is decided when it has run: both are the same
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
+
+EXPLORE = ("bfs", "dfs", "ready")
+UNITS = ("operation", "chain", "transaction")
+ON_ABORT = ("eager", "lazy")
+LOCKING = ("lal", "lwm", "pat", "none")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    name: str = "adaptive"
+    explore: str = "ready"
+    unit: str = "transaction"
+    on_abort: str = "eager"
+    threads: int = 0  # 0: as many as there are cores
+    partitions: int = 0  # pat: 0 means one a thread
+    scheme: str = "graph"
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("explore", self.explore, EXPLORE),
+            ("unit", self.unit, UNITS),
+            ("on_abort", self.on_abort, ON_ABORT),
+            ("scheme", self.scheme, ("adaptive", "serial", "graph", *LOCKING)),
+        ):
+            if value not in known:
+                raise ValueError(f"a policy's {name} is one of {', '.join(known)}, not {value!r}")
+        if self.threads < 0 or self.partitions < 0:
+            raise ValueError("a policy's threads and partitions are numbers above 0, or 0 for the machine's own")
+        if not self.threads:
+            object.__setattr__(self, "threads", 1 if self.scheme == "serial" else cores())
 
     @classmethod
-    def adaptive(cls) -> Policy:
+    def adaptive(cls, threads: int = 0) -> Policy:
         """Let Penstock choose for each batch (the default)."""
-        return cls("adaptive")
+        return cls(scheme="adaptive", threads=threads)
 
     @classmethod
     def serial(cls) -> Policy:
         """One fused loop over the batch, on one core."""
-        return cls("serial")
+        return cls(scheme="serial", threads=1)
 
-    def explain(self) -> str:
-        """What a batch under this policy does, and why."""
-        if self.name == "serial":
-            return "serial: as asked"
-        return "serial: it is the one schedule there is so far"
+    @classmethod
+    def tstream(cls, threads: int = 0) -> Policy:
+        """TStream's way: operation chains, level by level; aborts are handled when the batch has run."""
+        return cls(explore="bfs", unit="chain", on_abort="lazy", threads=threads)
+
+    @classmethod
+    def locking(cls, scheme: str, threads: int = 0, partitions: int = 0) -> Policy:
+        """The lock-based baselines: lal, lwm, pat; `none` takes no locks, so its results may be wrong."""
+        if scheme not in LOCKING:
+            raise ValueError(f"a locking policy is one of {', '.join(LOCKING)}, not {scheme!r}")
+        return cls(scheme=scheme, threads=threads, partitions=partitions)
+
+    @classmethod
+    def parse(cls, text: str, threads: int = 0) -> Policy:
+        """A policy from its name: adaptive, serial, tstream, lal, lwm, pat, none, or ready/operation/lazy."""
+        if text in ("adaptive", "tstream"):
+            return getattr(cls, text)(threads)  # type: ignore[no-any-return]
+        if text == "serial":
+            return cls.serial()
+        if text in LOCKING:
+            return cls.locking(text, threads)
+        parts = text.split("/")
+        found: dict[str, str] = {}
+        for part in parts:
+            kind = next((k for k, known in _PARTS.items() if part in known), None)
+            if kind is None or kind in found:
+                raise ValueError(
+                    f"no policy {text!r}; use adaptive, serial, tstream, {', '.join(LOCKING)}, or parts such as "
+                    "ready/transaction/eager"
+                )
+            found[kind] = part
+        return cls(**found, threads=threads)  # type: ignore[arg-type]
+
+    @property
+    def name(self) -> str:
+        return f"{self.explore}/{self.unit}/{self.on_abort}" if self.scheme == "graph" else self.scheme
+
+    def with_threads(self, threads: int) -> Policy:
+        return replace(self, threads=threads)
+
+
+_PARTS = {"explore": EXPLORE, "unit": UNITS, "on_abort": ON_ABORT}
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -40,7 +40,7 @@ def checks(em: Emitter, out: Source, block: Block) -> None:
         x = em.row(row_id)
         tests = [em.val(op.guard)] if op.guard is not None else []
         if op.table in deleted:
-            tests.append(f"t{em.numbers[op.table]}_flags[{x}] & np.uint8(1) != 0")
+            tests.append(em.store.alive(em, op.table, x))
         if tests:
             out.line(f"if {' and '.join(tests)}:")
         with out.indented() if tests else nullcontext():
@@ -55,7 +55,7 @@ def checks_of_touched(em: Emitter, out: Source, block: Block) -> None:
         out.line(f"{x} = np.uint64(touched[{w} + 1])")
         for table in sorted(t for t in tables if em.plan.checks_of(t)):
             n = em.numbers[table]
-            out.line(f"if touched[{w}] == {n} and t{n}_flags[{x}] & np.uint8(1) != 0:")
+            out.line(f"if touched[{w}] == {n} and {em.store.alive(em, table, x)}:")
             with out.indented():
                 checks_of_row(em, out, table, x)
     out.line("if c != 0:")

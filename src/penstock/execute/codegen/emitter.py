@@ -8,19 +8,22 @@ user's own passes it on.
 from __future__ import annotations
 
 from itertools import groupby
+from typing import Any
 
 from penstock.declare.types import Type
 from penstock.execute.codegen import records, scalars, source
-from penstock.execute.codegen.layout import ENGINE_REASONS
+from penstock.execute.codegen.layout import ENGINE_REASONS, Layout
 from penstock.execute.codegen.source import Source
 from penstock.plan.ir import ROW, Block, Op, Plan, walk
 from penstock.state.lanes import constant
 
 
 class Emitter:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, store: Any = records) -> None:
         self.plan = plan
+        self.store = store  # the module that emits operations on records: in place, or on versions of them
         self.numbers = {t.name: n for n, t in enumerate(plan.program.tables)}
+        self.foresight: Any = None  # versions: the sites of the transaction
         self.reasons: list[str] = []
         self.literals: list[str] = []
         self.undo_codes: list[tuple[str, str]] = []
@@ -34,6 +37,11 @@ class Emitter:
         self.self_row = ""
         self.in_loop = 0
         self.logs_touched = False
+
+    def know(self, layout: Layout) -> None:
+        """Number reasons and literals as another kernel of the same plan does."""
+        self.reasons = list(layout.reasons[len(ENGINE_REASONS) :])
+        self.literals = list(layout.literals)
 
     # -- names ------------------------------------------------------------------------------
 
@@ -150,7 +158,7 @@ class Emitter:
                 out.line(f"{v}_ok, {v} = udf_{op.name}({args})")
                 self.abort(out, f"not {v}_ok", f"udf {op.name} failed")
             case "find" | "locate" | "ensure" | "insert" | "delete" | "read" | "read_or" | "write" | "present":
-                records.record_op(self, out, op)
+                self.store.record_op(self, out, op)
             case _:
                 scalars.emit(self, out, op)
 

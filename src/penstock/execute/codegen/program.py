@@ -31,7 +31,7 @@ from penstock.execute.codegen.layout import (
 from penstock.execute.codegen.source import Source
 from penstock.plan.ir import Plan, TransactionPlan
 
-_IMPORTS = """\
+IMPORTS = """\
 import numba as nb
 import numpy as np
 
@@ -55,7 +55,7 @@ def generate(plan: Plan) -> tuple[str, Layout]:
     arguments = (*FIXED, *program.arguments())
     layout = Layout(arguments, (*ENGINE_REASONS, *program.emitter.reasons), tuple(program.emitter.literals))
     out = Source()
-    out.text(_IMPORTS)
+    out.text(IMPORTS)
     for name, udf in plan.udfs:
         out.text(source.udf_wrapper(name, source.fingerprint(udf.function)))
     out.line("")
@@ -64,15 +64,19 @@ def generate(plan: Plan) -> tuple[str, Layout]:
     return str(out) + str(body), layout
 
 
+def used_fields(plan: Plan) -> dict[str, set[str]]:
+    """Event -> the fields that its transaction looks at."""
+    used: dict[str, set[str]] = {e.name: set() for e in plan.program.events}
+    for transaction in plan.transactions:
+        used[transaction.event] |= {op.name for op in transaction.block.walk() if op.code in ("field", "list")}
+    return used
+
+
 class _Program:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.emitter = Emitter(plan)
-        self.used: dict[str, set[str]] = {e.name: set() for e in plan.program.events}
-        for transaction in plan.transactions:
-            for op in transaction.block.walk():
-                if op.code in ("field", "list"):
-                    self.used[transaction.event].add(op.name)
+        self.used = used_fields(plan)
 
     def arguments(self) -> list[Argument]:
         program = self.plan.program

@@ -52,6 +52,10 @@ def record_op(em: Emitter, out: Source, op: Op) -> None:
             kill(em, out, op, t)
 
 
+def alive(em: Emitter, table: str, x: str) -> str:
+    return f"t{em.numbers[table]}_flags[{x}] & np.uint8(1) != 0"
+
+
 def found(em: Emitter, out: Source, op: Op, r: str) -> None:
     out.line(f"{em.val(op.id)} = {r}")
     out.line(f"{em.row(op.id)} = np.uint64({r})")

@@ -1,0 +1,368 @@
+"""Plan -> numba source of what a graph of a batch needs.
+
+    accesses   the entries of a range of events: which record each site means; counting, finding, or making place
+    work       one thread's share of the exploration: take a task, load what its events see, run them, tell others
+    install    the last versions of a range of entries, to the tables
+
+All three take the same arguments: the graph's, then those of the serial kernel (layout.py), then the versions'.
+"""
+
+from __future__ import annotations
+
+from penstock.declare.model import TableDef
+from penstock.declare.types import Type
+from penstock.execute.codegen import ahead, checks, records, source, versions
+from penstock.execute.codegen.emitter import Emitter
+from penstock.execute.codegen.layout import FIXED, Argument, Layout, event_arguments, out_arguments, table_arguments
+from penstock.execute.codegen.program import IMPORTS, used_fields
+from penstock.execute.codegen.source import Source
+from penstock.plan.foresee import Foresight, Site, foresee, growing
+from penstock.plan.ir import Op, Plan, TransactionPlan
+
+_DECORATOR = '@nb.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)'
+_MORE = """
+from penstock.schedule import atomics as a_
+from penstock.schedule import explore as x_
+from penstock.schedule import graph as g_
+"""
+# A record that a growing table does not have yet; one that a table will not have in this batch.
+MISSING, NEVER = -2, -1
+COUNT, FIND, PLACE = range(3)
+# Every so many tasks a thread looks at its clock.
+SAMPLE = 16
+
+
+def generate_parallel(plan: Plan, layout: Layout) -> tuple[str, tuple[Argument, ...]]:
+    """The module's source, and the arguments of its functions after the graph's."""
+    arguments = parallel_arguments(plan)
+    names = ", ".join(a.name for a in arguments)
+    writer = _Writer(plan, layout)
+    out = Source()
+    out.text(IMPORTS)
+    out.text(_MORE)
+    for name, udf in plan.udfs:
+        out.text(source.udf_wrapper(name, source.fingerprint(udf.function)))
+    for function, more in (
+        ("accesses", "g, mode, start, stop"),
+        ("work", "g, p, s, me"),
+        ("install", "g, start, stop"),
+    ):
+        out.line("")
+        out.line("")
+        out.line(_DECORATOR)
+        out.line(f"def {function}({more}, {names}):")
+        with out.indented():
+            getattr(writer, function)(out)
+    return str(out), arguments
+
+
+def parallel_arguments(plan: Plan) -> tuple[Argument, ...]:
+    used = used_fields(plan)
+    out = [a for a in FIXED if a.owner != "log" and a.name not in ("start", "stop")]
+    out.append(Argument("touched", "log", part="touched"))
+    for number, table in enumerate(plan.program.tables):
+        out += table_arguments(plan, number)
+        for k, column in enumerate(table.values):
+            out.append(Argument(f"w{number}_{k}", "version", table.name, f"column{k}", column.type))
+    for number, event in enumerate(plan.program.events):
+        out += event_arguments(plan, number, used[event.name])
+    out += [Argument("mark", "version", part="flags"), Argument("rows", "version", part="rows")]
+    return (*out, *out_arguments(plan))
+
+
+class _Writer:
+    def __init__(self, plan: Plan, layout: Layout) -> None:
+        self.plan = plan
+        self.emitter = Emitter(plan, versions)
+        self.emitter.know(layout)
+        self.tables = {t.name: n for n, t in enumerate(plan.program.tables)}
+        self.events = {e.name: n for n, e in enumerate(plan.program.events)}
+        self.grows = growing(plan)
+        self.foreseen = [(t, self.events[t.event], f) for t in plan.transactions if (f := foresee(t)) is not None]
+
+    # -- accesses ---------------------------------------------------------------------------
+
+    def accesses(self, out: Source) -> None:
+        out.line("begin, record, writes = g.first, g.record, g.writes")
+        self.masks(out)
+        out.line("for block in range(start, stop, BLOCK):")
+        with out.indented():
+            out.line("end = min(block + BLOCK, stop)")
+            self.ask(out)
+            out.line("for i in range(block, end):")
+            with out.indented():
+                out.line("j = np.uint64(pos[i])")
+                out.line(f"if mode == {COUNT}:")
+                with out.indented():
+                    out.line("begin[i + 1] = 0")
+                out.line("at = begin[i]")
+                for k, (transaction, event, foresight) in enumerate(self.foreseen):
+                    out.line(f"{'elif' if k else 'if'} kind[i] == {event}:  # {transaction.name}")
+                    with out.indented():
+                        self.sites(out, transaction, event, foresight)
+
+    def masks(self, out: Source) -> None:
+        for n in self.tables.values():
+            out.line(f"t{n}_mask = np.uint64(t{n}_slots.size - 1)")
+
+    def ask(self, out: Source) -> None:
+        out.line(f"if mode != {COUNT}:")
+        with out.indented():
+            out.line("for i in range(block, end):")
+            with out.indented():
+                out.line("j = np.uint64(pos[i])")
+                for k, (transaction, event, _) in enumerate(self.foreseen):
+                    out.line(f"{'elif' if k else 'if'} kind[i] == {event}:")
+                    with out.indented():
+                        ahead.emit(out, ahead.foreseen(self.plan, transaction, event))
+                if not self.foreseen:
+                    out.line("pass")
+
+    def sites(self, out: Source, transaction: TransactionPlan, event: int, foresight: Foresight) -> None:
+        ops = {op.id: op for op in transaction.block.walk()}
+        straight = foresight.straight()
+        counts = [str(len(straight))]
+        for loop in foresight.loops:
+            out.line(f"m{event}_{loop} = {turns(ops, event, loop)}")
+            counts.append(f"m{event}_{loop} * {len(foresight.of_loop(loop))}")
+        out.line(f"if mode == {COUNT}:")
+        with out.indented():
+            out.line(f"begin[i + 1] = {' + '.join(counts)}")
+            out.line("continue")
+        for site in straight:
+            self.site(out, ops, event, site, "")
+        for loop in foresight.loops:
+            out.line(f"for q in range(m{event}_{loop}):")
+            with out.indented():
+                for site in foresight.of_loop(loop):
+                    self.site(out, ops, event, site, "q")
+
+    def site(self, out: Source, ops: dict[int, Op], event: int, site: Site, turn: str) -> None:
+        n = self.tables[site.table]
+        name = f"s{event}_{min(site.rows)}"
+        keys = [self.key(ops, event, site, k, turn) for k in site.keys]
+        grows = site.table in self.grows
+        if grows:
+            out.line(f"if mode == {FIND} or record[at] == {MISSING}:")
+        else:
+            out.line(f"if mode == {FIND}:")
+        with out.indented():
+            records.probe(out, f"t{n}", name, keys)
+            out.line(f"if {name}_r <= -2:")
+            with out.indented():
+                out.line(f"{name}_r = -2 - {name}_r")
+            out.line(f"if {name}_r == -1:")
+            with out.indented():
+                if grows:
+                    self.place(out, site.table, name, keys)
+                else:
+                    out.line(f"record[at] = {NEVER}")
+            out.line("else:")
+            with out.indented():
+                out.line(f"record[at] = rows[{n}] + {name}_r")
+            out.line(f"writes[at] = {int(site.writes)}")
+        out.line("at += 1")
+
+    def place(self, out: Source, table: str, name: str, keys: list[str]) -> None:
+        """A dead record, so that the key has a row that its chain can be known by."""
+        n = self.tables[table]
+        out.line(f"if mode == {FIND}:")
+        with out.indented():
+            out.line(f"record[at] = {MISSING}")
+            out.line(f"a_.add(info, {n}, 1)")
+        out.line("else:")
+        with out.indented():
+            out.line(
+                f"{name}_new = s_.lay(t{n}_slots, t{n}_flags, t{n}_graves, t{n}_free, t{n}_meta, {name}_h, {name}_tag)"
+            )
+            for k, key in enumerate(keys):
+                out.line(f"t{n}_k{k}[{name}_new] = {key}")
+            out.line(f"record[at] = rows[{n}] + {name}_new")
+
+    def key(self, ops: dict[int, Op], event: int, site: Site, value: int, turn: str) -> str:
+        op = ops[value]
+        if op.code == "field":
+            return f"e{event}_{op.name}[j]"
+        if op.code == "const":
+            assert op.type is not None
+            return self.emitter.constant(op.const, op.type)
+        assert site.loop is not None
+        name = f"{event}_{ops[ops[site.loop].args[op.const]].name}"
+        return f"e{name}[at{name}[j] + {turn}]"
+
+    # -- work -------------------------------------------------------------------------------
+
+    def work(self, out: Source) -> None:
+        out.line("begin, canon, record = g.first, g.canon, g.record")
+        for number, event in enumerate(self.plan.program.events):
+            for field in sorted(used_fields(self.plan)[event.name]):
+                out.line(f"any_ok{number}_{field} = ok{number}_{field}.size > 0")
+        out.line("hint = -1")
+        out.line("ran = 0")
+        out.line("while True:")
+        with out.indented():
+            out.line("task = x_.take(s, me, hint)")
+            out.line("if task < 0:")
+            with out.indented():
+                out.line("break")
+            out.line("hint = -1")
+            out.line("turn, turns = 0, 1")
+            out.line("if s.task.size:")
+            with out.indented():
+                out.line("turn, turns = s.members[task], s.members[task + 1]")
+            out.line("while turn < turns:")
+            with out.indented():
+                out.line("piece = s.run[turn] if s.task.size else task")
+                out.line("turn += 1")
+                out.line("i = p.owner[piece]")
+                out.line("j = np.uint64(pos[i])")
+                out.line("at = begin[i]")
+                out.line("c = 0")
+                out.line("nt = 0")
+                out.line(f"begun = a_.cycles() if ran % {SAMPLE} == 0 else 0")
+                self.transactions(out)
+                out.line("code[i] = c")
+                out.line(f"if ran % {SAMPLE} == 0:")
+                with out.indented():
+                    out.line("s.own[me * x_.OWN + (x_.ABORTING if c else x_.USEFUL)] += a_.cycles() - begun")
+                out.line("ran += 1")
+                out.line("hint = x_.finish(g, p, s, me, piece, hint)")
+            out.line("s.own[me * x_.OWN + x_.COUNT] += 1")
+        out.line("s.own[me * x_.OWN + x_.SAMPLES] = ran")
+
+    def transactions(self, out: Source) -> None:
+        for k, (transaction, event, foresight) in enumerate(self.foreseen):
+            out.line(f"{'elif' if k else 'if'} kind[i] == {event}:  # {transaction.name}({transaction.event})")
+            with out.indented():
+                self.whole(out, transaction, event, foresight)
+
+    def whole(self, out: Source, transaction: TransactionPlan, event: int, foresight: Foresight) -> None:
+        ops = {op.id: op for op in transaction.block.walk()}
+        above = [f"at + {len(foresight.straight())}"]
+        for loop in foresight.loops:
+            out.line(f"m{event}_{loop} = {turns(ops, event, loop)}")
+            out.line(f"{versions.base(event, loop)} = {' + '.join(above)}")
+            above.append(f"m{event}_{loop} * {len(foresight.of_loop(loop))}")
+        self.load(out, event, foresight, again=False)
+        emitter = self.emitter
+        emitter.foresight = foresight
+        returns = [name for name, _ in self.plan.program.returns]
+        types = dict(self.plan.program.returns)
+        given = sorted({op.name for op in transaction.block.walk() if op.code == "give"}, key=returns.index)
+        for name in given:
+            out.line(f"given{event}_{returns.index(name)} = False")
+            out.line(f"value{event}_{returns.index(name)} = {source.zero(types[name])}")
+        out.line("while True:")
+        with out.indented():
+            emitter.block(out, transaction.block, event, [(n, returns.index(n)) for n in given])
+            checks.checks(emitter, out, transaction.block)
+            for name in given:
+                k = returns.index(name)
+                out.line(f"o{k}[i] = value{event}_{k}")
+                out.line(f"h{k}[i] = given{event}_{k}")
+            out.line("break")
+        if any(s.writes for s in foresight.sites):
+            out.line("if c != 0:")
+            with out.indented():
+                self.load(out, event, foresight, again=True)
+
+    def load(self, out: Source, event: int, foresight: Foresight, *, again: bool) -> None:
+        """What the event sees of each record, to its own entry."""
+        for number, site in enumerate(foresight.straight()):
+            if site.writes or not again:
+                self.load_one(out, site, f"at + {number}")
+        for loop in foresight.loops:
+            own = foresight.of_loop(loop)
+            out.line(f"for q in range(m{event}_{loop}):")
+            with out.indented():
+                for number, site in enumerate(own):
+                    if site.writes or not again:
+                        self.load_one(out, site, f"{versions.base(event, loop)} + q * {len(own)} + {number}")
+                out.line("pass")
+
+    def load_one(self, out: Source, site: Site, where: str) -> None:
+        n = self.tables[site.table]
+        columns = range(len(self.plan.table(site.table).values))
+        out.line(f"e = np.uint64({where})")
+        out.line("if canon[e] == np.int64(e):")
+        with out.indented():
+            out.line("w = g_.visible(g, e)")
+            out.line("g.source[e] = w")
+            out.line("if w >= 0:")
+            with out.indented():
+                out.line("x = np.uint64(w)")
+                out.line(f"mark[e] = mark[x] & np.uint8({versions.ALIVE | versions.WROTE})")
+                for k in columns:
+                    out.line(f"w{n}_{k}[e] = w{n}_{k}[x]")
+            out.line("elif record[e] >= 0:")
+            with out.indented():
+                out.line(f"x = np.uint64(record[e] - rows[{n}])")
+                out.line(f"mark[e] = t{n}_flags[x] & np.uint8({versions.ALIVE})")
+                for k in columns:
+                    out.line(f"w{n}_{k}[e] = t{n}_c{k}[x]")
+            out.line("else:")
+            with out.indented():
+                out.line("mark[e] = 0")
+
+    # -- install ----------------------------------------------------------------------------
+
+    def install(self, out: Source) -> None:
+        self.masks(out)
+        out.line("for e in range(start, stop):")
+        with out.indented():
+            out.line("if not g.last[e] or g.record[e] < 0:")
+            with out.indented():
+                out.line("continue")
+            out.line("w = e")
+            out.line("while w >= 0 and g.aborted[g.event[w]]:")
+            with out.indented():
+                out.line("w = g.source[w]")
+            out.line(f"if w < 0 or mark[w] & np.uint8({versions.WROTE}) == 0:")
+            with out.indented():
+                out.line("continue")
+            word = "if"
+            for n, table in reversed(list(enumerate(self.plan.program.tables))):
+                out.line(f"{word} g.record[e] >= rows[{n}]:")
+                with out.indented():
+                    self.install_one(out, n, table)
+                word = "elif"
+
+    def install_one(self, out: Source, n: int, table: TableDef) -> None:
+        out.line(f"x = np.uint64(g.record[e] - rows[{n}])")
+        for k in range(len(table.values)):
+            out.line(f"t{n}_c{k}[x] = w{n}_{k}[w]")
+        out.line(f"if t{n}_written[x] != batch:")
+        with out.indented():
+            out.line(f"t{n}_written[x] = batch")
+            out.line(f"t{n}_dirty[a_.add(t{n}_meta, 2, 1)] = np.int64(x)")
+        out.line(f"lives = mark[w] & np.uint8({versions.ALIVE})")
+        out.line(f"if lives != t{n}_flags[x] & np.uint8(1):")
+        with out.indented():
+            records.probe(out, f"t{n}", f"i{n}", [f"t{n}_k{k}[x]" for k in range(len(table.keys))])
+            out.line("if lives:")
+            with out.indented():
+                out.line(f"t{n}_slots[i{n}_h + ONE] = np.int64(x)")
+                out.line(f"t{n}_flags[x] |= np.uint8(1)")
+            out.line("else:")
+            with out.indented():
+                out.line(f"t{n}_slots[i{n}_h + ONE] = -2 - np.int64(x)")
+                out.line(f"if t{n}_flags[x] & np.uint8(2) == 0:")
+                with out.indented():
+                    out.line(f"t{n}_graves[a_.add(t{n}_meta, 3, 1)] = np.int64(x)")
+                out.line(f"t{n}_flags[x] = np.uint8(2)")
+
+
+def turns(ops: dict[int, Op], event: int, loop: int) -> str:
+    """How often a loop over lists runs, from the event alone."""
+    names = [f"at{event}_{ops[a].name}" for a in ops[loop].args]
+    lengths = [f"np.int64({n}[j + ONE] - {n}[j])" for n in names]
+    return lengths[0] if len(lengths) == 1 else f"min({', '.join(lengths)})"
+
+
+def lanes_of(plan: Plan) -> list[tuple[str, Type]]:
+    """The arrays that hold versions, and what they hold."""
+    return [
+        (f"w{n}_{k}", column.type)
+        for n, table in enumerate(plan.program.tables)
+        for k, column in enumerate(table.values)
+    ]

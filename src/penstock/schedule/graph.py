@@ -1,0 +1,218 @@
+"""The graph of a batch, in flat arrays: which event's access to a record waits for which.
+
+    entry    one access of one event to one record, the event's entries side by side, in order of events
+    chain    the entries of one record in order, linked by `next`: temporal dependencies
+    prev     the last entry before this one that may write the record: what it will see. Readers of one version do
+             not wait for each other, nor does a writer wait for readers, since every version has a place of its own
+    piece    the part of an event that runs in one go: the whole event, or one record's share of it. What one piece
+             of an event computes and another needs is a parametric dependency
+    task     what a thread takes: a piece, or all pieces of one or several chains
+
+An event that may abort is decided when those of its pieces that can abort it have run: what others see of it before
+is a guess (logical dependencies).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.state.jit import kernel
+
+
+class Graph(NamedTuple):
+    first: Any  # event -> its first entry; one more at the end
+    event: Any  # entry -> event
+    record: Any  # entry -> record, all tables' rows counted through; negative where there is none and can be none
+    writes: Any  # entry -> whether it may write (uint8)
+    canon: Any  # entry -> the first entry of the same event and record
+    prev: Any  # entry -> the entry whose version it sees, if that event commits; -1: the state before the batch
+    next: Any  # entry -> the next entry of its record's chain; -1: none
+    last: Any  # entry -> whether no later entry of the chain may write (uint8)
+    source: Any  # entry -> where its version was loaded from, once it has run
+    aborted: Any  # event -> whether it aborted (uint8)
+
+
+class Memory:
+    """Arrays that one batch leaves to the next."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Any] = {}
+
+    def take(self, name: str, size: int, dtype: Any = np.int64) -> Any:
+        """An array of this size with anything in it."""
+        kept = self._kept.get(name)
+        if kept is None or kept.size < size or kept.dtype != dtype:
+            kept = self._kept[name] = np.zeros(max(size, 64) * 5 // 4, dtype)
+        return kept[:size]
+
+    def zeros(self, name: str, size: int, dtype: Any = np.int64) -> Any:
+        out = self.take(name, size, dtype)
+        out[:] = 0
+        return out
+
+
+def empty(memory: Memory, first: Any, events: int, entries: int) -> Graph:
+    """A graph to be filled in."""
+    names = ("event", "record", "canon", "prev", "next", "source")
+    whole = {name: memory.take(name, entries) for name in names}
+    small = {name: memory.zeros(name, entries, np.uint8) for name in ("writes", "last")}
+    return Graph(first=first, aborted=memory.zeros("aborted", events, np.uint8), **whole, **small)
+
+
+# What is known of a record's chain while it is linked: the entry, and beside it the batch, so that nothing need be
+# cleared between batches.
+_SHIFT = 32
+_ENTRY = (1 << _SHIFT) - 1
+
+
+@kernel
+def link(g: Graph, tails: Any, writers: Any, stamp: Any, share: Any, shares: Any) -> None:
+    """The chains of one share of the records. Threads link disjoint shares."""
+    tagged = stamp << _SHIFT
+    for e in range(g.record.size):
+        r = g.record[e]
+        if r < 0:
+            if share == 0:
+                g.canon[e] = e
+                g.prev[e] = g.next[e] = -1
+            continue
+        # Neighbouring records belong to one share, so that two threads do not write to one cache line.
+        if (r >> 6) % shares != share:
+            continue
+        tail = tails[r]
+        if tail >> _SHIFT == stamp:
+            tail &= _ENTRY
+            if g.event[tail] == g.event[e]:
+                g.canon[e] = tail
+                if g.writes[e] > g.writes[tail]:
+                    g.writes[tail] = 1
+                    g.last[tail] = 1
+                    if g.prev[tail] >= 0:
+                        g.last[g.prev[tail]] = 0
+                    writers[r] = tagged | tail
+                continue
+            g.next[tail] = e
+        g.canon[e] = e
+        g.next[e] = -1
+        writer = writers[r]
+        g.prev[e] = writer & _ENTRY if writer >> _SHIFT == stamp else -1
+        tails[r] = tagged | e
+        if g.writes[e]:
+            g.last[e] = 1
+            if g.prev[e] >= 0:
+                g.last[g.prev[e]] = 0
+            writers[r] = tagged | e
+
+
+@kernel
+def owners(g: Graph, start: Any, stop: Any) -> None:
+    """The event of every entry."""
+    for i in range(start, stop):
+        for e in range(g.first[i], g.first[i + 1]):
+            g.event[e] = i
+
+
+@kernel
+def visible(g: Graph, e: Any) -> Any:
+    """The version that an entry sees: its writer's, or past writers that aborted; -1: the state before the batch."""
+    w = g.prev[e]
+    while w >= 0 and g.aborted[g.event[w]]:
+        w = g.source[w]
+    return w
+
+
+# -- pieces -------------------------------------------------------------------------------------
+
+
+class Pieces(NamedTuple):
+    """How the events are cut. A whole event is one piece; shape 0 means whole, others index the plan's cuts."""
+
+    of: Any  # entry -> piece
+    first: Any  # event -> its first piece; one more at the end
+    owner: Any  # piece -> event
+    shape: Any  # event -> shape (uint8)
+    size: Any  # shape -> pieces
+    edges: Any  # shape -> its first edge; one more at the end
+    source: Any  # edge -> piece of the event that computes what another needs; the earlier one
+    target: Any  # edge -> the piece that needs it
+    decides: Any  # shape, piece of the event -> whether it can abort the event (uint8)
+    cautious: Any  # whether a version may be seen only once its event is decided (int64[1])
+
+
+@kernel
+def waits(g: Graph, p: Pieces, pending: Any, start: Any, stop: Any) -> None:
+    """How many versions, and pieces of its own event, each piece waits for."""
+    for i in range(start, stop):
+        for k in range(p.first[i], p.first[i + 1]):
+            pending[k] = 0
+        for e in range(g.first[i], g.first[i + 1]):
+            pending[p.of[e]] += g.canon[e] == e and g.prev[e] >= 0
+        for d in range(p.edges[p.shape[i]], p.edges[p.shape[i] + 1]):
+            pending[p.first[i] + p.target[d]] += 1
+
+
+@kernel
+def depths(g: Graph, p: Pieces, depth: Any, decided: Any) -> Any:
+    """Each piece's stratum: one more than the deepest that it waits for; the number of strata."""
+    levels = 0
+    for i in range(p.shape.size):
+        shape, p0 = p.shape[i], p.first[i]
+        for k in range(p0, p.first[i + 1]):
+            depth[k] = 0
+        for e in range(g.first[i], g.first[i + 1]):
+            w = g.prev[e]
+            if g.canon[e] == e and w >= 0:
+                seen = max(depth[p.of[w]], decided[g.event[w]])
+                depth[p.of[e]] = max(depth[p.of[e]], seen + 1)
+        for d in range(p.edges[shape], p.edges[shape + 1]):
+            a, b = p0 + p.source[d], p0 + p.target[d]
+            depth[b] = max(depth[b], depth[a] + 1)
+        decided[i] = 0
+        for k in range(p.first[i + 1] - p0):
+            if p.cautious[0] and p.decides[shape, k]:
+                decided[i] = max(decided[i], depth[p0 + k])
+            levels = max(levels, depth[p0 + k] + 1)
+    return levels
+
+
+@kernel
+def heights(g: Graph, p: Pieces, height: Any) -> Any:
+    """The longest path that begins with each piece; the longest of all."""
+    height[:] = 1
+    most = 0
+    for i in range(p.shape.size - 1, -1, -1):
+        shape, p0 = p.shape[i], p.first[i]
+        for d in range(p.edges[shape + 1] - 1, p.edges[shape] - 1, -1):
+            a, b = p0 + p.source[d], p0 + p.target[d]
+            height[a] = max(height[a], height[b] + 1)
+        for e in range(g.first[i], g.first[i + 1]):
+            w = g.prev[e]
+            if g.canon[e] != e or w < 0:
+                continue
+            above = height[p.of[e]] + 1
+            height[p.of[w]] = max(height[p.of[w]], above)
+            writer = g.event[w]
+            if p.cautious[0] and p.shape[writer]:
+                for k in range(p.size[p.shape[writer]]):
+                    if p.decides[p.shape[writer], k]:
+                        q = p.first[writer] + k
+                        height[q] = max(height[q], above)
+        for k in range(p0, p.first[i + 1]):
+            most = max(most, height[k])
+    return most
+
+
+@kernel
+def by_level(level: Any, levels: Any, order: Any, bounds: Any) -> None:
+    """A counting sort: the tasks of each level, in order, and where each level begins."""
+    bounds[: levels + 1] = 0
+    for d in level:
+        bounds[d + 1] += 1
+    for k in range(levels):
+        bounds[k + 1] += bounds[k]
+    at = bounds[:levels].copy()
+    for task in range(level.size):
+        order[at[level[task]]] = task
+        at[level[task]] += 1
