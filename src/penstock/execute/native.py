@@ -29,7 +29,7 @@ from penstock.execute.codegen.program import generate
 from penstock.execute.intake import Arrived
 from penstock.execute.order import Ordered
 from penstock.plan.ir import Plan
-from penstock.schedule import atomics, explore, graph
+from penstock.schedule import atomics, chains, explore, graph
 from penstock.state import hashing, jit, prefetch, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
@@ -231,7 +231,7 @@ def load_module(source: str, names: dict[str, Any]) -> Any:
         __version__,
         nb.__version__,
         sys.version,
-        *(_source_of(m) for m in (kernels, steps, hashing, jit, prefetch, strings, atomics, explore, graph)),
+        *(_source_of(m) for m in (kernels, steps, hashing, jit, prefetch, strings, atomics, chains, explore, graph)),
     ):
         digest.update(text.encode())
     name = f"penstock_kernel_{digest.hexdigest()[:24]}"

@@ -31,6 +31,7 @@ COUNT, CURSOR, LEVEL, USEFUL, WAITING, ABORTING, SAMPLES, RANDOM = range(8)
 class State(NamedTuple):
     explore: Any
     threads: Any
+    total: Any  # tasks
     jitter: Any  # tests only: give the core away one time in so many; 0: never
     task: Any  # piece -> task; empty where every piece is a task
     members: Any  # task -> where its pieces begin in `run`; empty likewise
@@ -54,6 +55,7 @@ def state(memory: Memory, threads: int, explore: int, jitter: int, tasks: int, *
     given |= {
         "explore": explore,
         "threads": threads,
+        "total": tasks,
         "jitter": jitter,
         "shared": np.zeros(_SHARED, np.int64),
         "own": np.zeros(threads * OWN, np.int64),
@@ -148,7 +150,7 @@ def _take_ready(s: State, me: Any, hint: Any) -> Any:
         if s.own[own + COUNT]:
             atomics.add(s.shared, DONE, s.own[own + COUNT])
             s.own[own + COUNT] = 0
-        if atomics.load(s.shared, DONE) == s.pending.size:
+        if atomics.load(s.shared, DONE) == s.total:
             task = -1
             break
         if looks == 0:
@@ -176,12 +178,25 @@ def finish(g: Graph, p: Pieces, s: State, me: Any, piece: Any, hint: Any) -> Any
             hint = _signal(s, piece, p0 + p.target[d], hint)
     if not p.cautious[0]:
         return _release(g, p, s, piece, hint)
+    if s.task.size:
+        return _decide(p, s, piece, hint)
     if p.decides[shape, piece - p0] and atomics.add(s.undecided, i, -1) == 1:
         for k in range(p0, p.first[i + 1]):
             if atomics.add(s.gate, k, -1) == 1:
                 hint = _release(g, p, s, k, hint)
     if atomics.add(s.gate, piece, -1) == 1:
         hint = _release(g, p, s, piece, hint)
+    return hint
+
+
+@kernel
+def _decide(p: Pieces, s: State, piece: Any, hint: Any) -> Any:
+    """Chains as tasks: what follows the other pieces of an event in their chains waits for this one's decision."""
+    i = p.owner[piece]
+    p0 = p.first[i]
+    if p.decides[p.shape[i], piece - p0]:
+        for k in range(p0, p.first[i + 1]):
+            hint = _signal(s, piece, k, hint)
     return hint
 
 

@@ -31,7 +31,10 @@ class Graph(NamedTuple):
     next: Any  # entry -> the next entry of its record's chain; -1: none
     last: Any  # entry -> whether no later entry of the chain may write (uint8)
     source: Any  # entry -> where its version was loaded from, once it has run
-    aborted: Any  # event -> whether it aborted (uint8)
+    verdict: Any  # event in pieces -> the first place of the program that aborted it, and why; or COMMITTED
+
+
+COMMITTED = 1 << 62
 
 
 class Memory:
@@ -58,7 +61,9 @@ def empty(memory: Memory, first: Any, events: int, entries: int) -> Graph:
     names = ("event", "record", "canon", "prev", "next", "source")
     whole = {name: memory.take(name, entries) for name in names}
     small = {name: memory.zeros(name, entries, np.uint8) for name in ("writes", "last")}
-    return Graph(first=first, aborted=memory.zeros("aborted", events, np.uint8), **whole, **small)
+    verdict = memory.take("verdict", events)
+    verdict[:] = COMMITTED
+    return Graph(first=first, verdict=verdict, **whole, **small)
 
 
 # What is known of a record's chain while it is linked: the entry, and beside it the batch, so that nothing need be
@@ -116,9 +121,15 @@ def owners(g: Graph, start: Any, stop: Any) -> None:
 
 @kernel
 def visible(g: Graph, e: Any) -> Any:
-    """The version that an entry sees: its writer's, or past writers that aborted; -1: the state before the batch."""
-    w = g.prev[e]
-    while w >= 0 and g.aborted[g.event[w]]:
+    """The version that an entry sees; -1: the state before the batch."""
+    return standing(g, g.prev[e])
+
+
+@kernel
+def standing(g: Graph, w: Any) -> Any:
+    """This version, or past those whose events aborted, the one before. (An event that runs whole and aborts leaves
+    its versions as it found them.)"""
+    while w >= 0 and g.verdict[g.event[w]] != COMMITTED:
         w = g.source[w]
     return w
 
@@ -142,25 +153,83 @@ class Pieces(NamedTuple):
 
 
 @kernel
-def waits(g: Graph, p: Pieces, pending: Any, start: Any, stop: Any) -> None:
-    """How many versions, and pieces of its own event, each piece waits for."""
+def shapes(g: Graph, kind: Any, shape_of: Any, size: Any, shape: Any, first: Any, start: Any, stop: Any) -> None:
+    """Which events are cut, and into how many pieces. One that means the same record twice stays whole."""
+    for i in range(start, stop):
+        found = shape_of[kind[i]] if kind[i] < shape_of.size else 0
+        for e in range(g.first[i], g.first[i + 1]):
+            if g.canon[e] != e:
+                found = 0
+        shape[i] = found
+        first[i + 1] = size[found]
+
+
+@kernel
+def deal(g: Graph, p: Pieces, home: Any, start: Any, stop: Any) -> None:
+    """The piece of every entry, and the event of every piece. home: shape, site -> piece of the event."""
+    for i in range(start, stop):
+        p0 = p.first[i]
+        for k in range(p0, p.first[i + 1]):
+            p.owner[k] = i
+        for e in range(g.first[i], g.first[i + 1]):
+            p.of[e] = p0 + (home[p.shape[i], e - g.first[i]] if p.shape[i] else 0)
+
+
+@kernel
+def gates(p: Pieces, undecided: Any, gate: Any, start: Any, stop: Any) -> None:
+    """What has to happen before a piece's versions may be seen."""
+    for i in range(start, stop):
+        n = 0
+        for k in range(p.size[p.shape[i]]):
+            n += p.decides[p.shape[i], k]
+        undecided[i] = n
+        for k in range(p.first[i], p.first[i + 1]):
+            gate[k] = 1 + (n > 0)
+
+
+@kernel
+def affected(g: Graph, p: Pieces, active: Any) -> Any:
+    """The events that must run again after running ahead: those that aborted piece by piece, and all that saw them."""
+    count = 0
+    for i in range(active.size):
+        found = p.shape[i] > 0 and g.verdict[i] != COMMITTED
+        for e in range(g.first[i], g.first[i + 1]):
+            w = g.prev[e]
+            if not found and g.canon[e] == e and w >= 0:
+                found = active[g.event[w]] > 0
+        active[i] = found
+        if found:
+            count += 1
+            g.verdict[i] = COMMITTED
+    return count
+
+
+@kernel
+def waits(g: Graph, p: Pieces, active: Any, pending: Any, start: Any, stop: Any) -> None:
+    """How many versions, and pieces of its own event, each piece waits for; those of events not active wait forever."""
     for i in range(start, stop):
         for k in range(p.first[i], p.first[i + 1]):
-            pending[k] = 0
+            pending[k] = 0 if active[i] else -1
+        if not active[i]:
+            continue
         for e in range(g.first[i], g.first[i + 1]):
-            pending[p.of[e]] += g.canon[e] == e and g.prev[e] >= 0
+            w = g.prev[e]
+            pending[p.of[e]] += g.canon[e] == e and w >= 0 and active[g.event[w]] > 0
         for d in range(p.edges[p.shape[i]], p.edges[p.shape[i] + 1]):
             pending[p.first[i] + p.target[d]] += 1
 
 
 @kernel
-def depths(g: Graph, p: Pieces, depth: Any, decided: Any) -> Any:
+def depths(g: Graph, p: Pieces, active: Any, depth: Any, decided: Any) -> Any:
     """Each piece's stratum: one more than the deepest that it waits for; the number of strata."""
     levels = 0
     for i in range(p.shape.size):
         shape, p0 = p.shape[i], p.first[i]
+        decided[i] = -1
         for k in range(p0, p.first[i + 1]):
-            depth[k] = 0
+            depth[k] = 0 if active[i] else -1
+        if not active[i]:
+            continue
         for e in range(g.first[i], g.first[i + 1]):
             w = g.prev[e]
             if g.canon[e] == e and w >= 0:
@@ -169,7 +238,6 @@ def depths(g: Graph, p: Pieces, depth: Any, decided: Any) -> Any:
         for d in range(p.edges[shape], p.edges[shape + 1]):
             a, b = p0 + p.source[d], p0 + p.target[d]
             depth[b] = max(depth[b], depth[a] + 1)
-        decided[i] = 0
         for k in range(p.first[i + 1] - p0):
             if p.cautious[0] and p.decides[shape, k]:
                 decided[i] = max(decided[i], depth[p0 + k])
@@ -206,13 +274,15 @@ def heights(g: Graph, p: Pieces, height: Any) -> Any:
 
 @kernel
 def by_level(level: Any, levels: Any, order: Any, bounds: Any) -> None:
-    """A counting sort: the tasks of each level, in order, and where each level begins."""
+    """A counting sort: the tasks of each level, in order, and where each level begins. Level -1 is left out."""
     bounds[: levels + 1] = 0
     for d in level:
-        bounds[d + 1] += 1
+        if d >= 0:
+            bounds[d + 1] += 1
     for k in range(levels):
         bounds[k + 1] += bounds[k]
     at = bounds[:levels].copy()
     for task in range(level.size):
-        order[at[level[task]]] = task
-        at[level[task]] += 1
+        if level[task] >= 0:
+            order[at[level[task]]] = task
+            at[level[task]] += 1
