@@ -24,6 +24,7 @@ from penstock.execute.codegen.parallel import (
     COUNT,
     FIND,
     PLACE,
+    SAMPLE,
     generate_state,
     generate_work,
     lanes_of,
@@ -145,7 +146,7 @@ class Versioned:
             batch.settle(graph)
         batch.install(graph)
         ended = time.perf_counter()
-        return _spent(policy.threads, state, worked - built) | {
+        return spent(policy.threads, state, worked - built) | {
             "construct": (built - begun + ended - worked) * policy.threads
         }
 
@@ -346,6 +347,13 @@ def _type(argument: Argument) -> Any:
     return numba_type(argument)
 
 
-def _spent(threads: int, state: explore.State, wall: float) -> dict[str, float]:
-    """What the threads' clocks say, in seconds. Work is sampled, waiting is not."""
-    return {"wall": wall}
+def spent(threads: int, state: explore.State, wall: float) -> dict[str, float]:
+    """What the threads' clocks say, in seconds of all threads. Work is sampled, waiting is not."""
+    own = state.own.reshape(threads, explore.OWN)
+    second = max(1, int(own[:, explore.ALL].max())) / wall
+    useful, abort = (SAMPLE * own[:, k].sum() / second for k in (explore.USEFUL, explore.ABORTING))
+    sync = own[:, explore.WAITING].sum() / second
+    # A thread that comes late to a short batch has waited too.
+    late = threads * wall - own[:, explore.ALL].sum() / second
+    explored = max(0.0, threads * wall - useful - abort - sync - late)
+    return {"useful": useful, "abort": abort, "explore": explored, "sync": sync + late}

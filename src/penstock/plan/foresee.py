@@ -61,9 +61,9 @@ def foresee(transaction: TransactionPlan) -> Foresight | None:
         )
         for (table, keys, loop), several in found.items()
     ]
-    loops = tuple(dict.fromkeys(s.loop for s in sites if s.loop is not None))
-    sites.sort(key=lambda s: -1 if s.loop is None else loops.index(s.loop))
-    return Foresight(tuple(sites), loops)
+    order = tuple(dict.fromkeys(s.loop for s in sites if s.loop is not None))
+    sites.sort(key=lambda s: -1 if s.loop is None else order.index(s.loop))
+    return Foresight(tuple(sites), order)
 
 
 def growing(plan: Plan) -> set[str]:

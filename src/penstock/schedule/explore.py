@@ -25,7 +25,7 @@ LINE = 8
 HEAD, LOCK, TOP, FILLED, DONE, _SHARED = (k * LINE for k in range(6))
 # A thread's own: what it has finished but not told, where it stands, its cycles by what they were spent on.
 OWN = 16
-COUNT, CURSOR, LEVEL, USEFUL, WAITING, ABORTING, SAMPLES, RANDOM = range(8)
+COUNT, CURSOR, LEVEL, USEFUL, WAITING, ABORTING, ALL, RANDOM = range(8)
 
 
 class State(NamedTuple):

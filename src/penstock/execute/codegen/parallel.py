@@ -212,6 +212,7 @@ class _Writer:
         for number, event in enumerate(self.plan.program.events):
             for field in sorted(used_fields(self.plan)[event.name]):
                 out.line(f"any_ok{number}_{field} = ok{number}_{field}.size > 0")
+        out.line("entered = a_.cycles()")
         out.line("hint = -1")
         out.line("ran = 0")
         out.line("while True:")
@@ -242,7 +243,7 @@ class _Writer:
                 out.line("ran += 1")
                 out.line("hint = x_.finish(g, p, s, me, piece, hint)")
             out.line("s.own[me * x_.OWN + x_.COUNT] += 1")
-        out.line("s.own[me * x_.OWN + x_.SAMPLES] = ran")
+        out.line("s.own[me * x_.OWN + x_.ALL] = a_.cycles() - entered")
 
     def transactions(self, out: Source) -> None:
         for k, (transaction, event, foresight) in enumerate(self.foreseen):
