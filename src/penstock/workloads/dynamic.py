@@ -41,8 +41,8 @@ class Phase:
 
     def at(self, base: StreamingLedger, share: float) -> StreamingLedger:
         """The knobs once this share of the phase is over."""
-        moved = {self.moving: self.start + (self.stop - self.start) * share} if self.moving else {}
-        return replace(base, **self.fixed, **moved)
+        value = self.start + (self.stop - self.start) * share
+        return replace(base, **self.fixed | ({self.moving: value} if self.moving else {}))
 
 
 PHASES = (

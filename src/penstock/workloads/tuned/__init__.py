@@ -6,6 +6,8 @@ The defaults are MorphStream's (for Online Bidding and bank transfers, TStream's
 TSTREAM has the settings of TStream 6.2.
 """
 
+from typing import Any
+
 from penstock.workloads.tuned.bank_transfers import BankTransfers
 from penstock.workloads.tuned.grep_sum import GrepSum
 from penstock.workloads.tuned.knobs import Knobs
@@ -19,8 +21,8 @@ TUNED: dict[str, type[Knobs]] = {
 
 # Its operations do no more than they must; nothing aborts by design. A fourth of the transactions cross four of the
 # partitions, one to a core.
-_SHARED = {"theta": 0.6, "abort_ratio": 0.0, "cost_us": 0.0, "batch": 500}
-_PARTS = {"keys": 10_000, "partitions": 40, "multi_partition": 0.25, "span": 4}
+_SHARED: dict[str, Any] = {"theta": 0.6, "abort_ratio": 0.0, "cost_us": 0.0, "batch": 500}
+_PARTS: dict[str, Any] = {"keys": 10_000, "partitions": 40, "multi_partition": 0.25, "span": 4}
 TSTREAM: dict[str, Knobs] = {
     "gs": GrepSum(length=10, accesses=1, read_ratio=0.5, **_SHARED, **_PARTS),
     "sl": StreamingLedger(**_SHARED, **_PARTS),

@@ -20,6 +20,8 @@ from penstock.workloads.common import Ints, int_keys, lists, split
 from penstock.workloads.cost import spin
 from penstock.workloads.tuned.knobs import OPENING, TOO_MUCH, Knobs, apart
 
+PLURALS = {"quantity": "quantities"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class StreamingLedger(Knobs):
@@ -80,7 +82,7 @@ class StreamingLedger(Knobs):
 
     def _table(self, ts: Ints, columns: dict[str, Ints], rounds: Ints) -> pa.Table:
         one = {name: pa.array(np.ascontiguousarray(values[:, 0])) for name, values in columns.items()}
-        many = {f"{name}s": lists(values) for name, values in columns.items()}
+        many = {PLURALS.get(name, f"{name}s"): lists(values) for name, values in columns.items()}
         return pa.table({"ts": ts, "rounds": rounds} | (one if self.plain else many))
 
 
