@@ -207,6 +207,19 @@ def test_spin_adds_nothing_and_takes_its_time() -> None:
     assert rounds_for(10) == pytest.approx(10_000 / ns_per_round(), abs=1)
 
 
+@pytest.mark.parametrize(("name", "operations"), [("sl", 3), ("ob", 46 / 8), ("gs", 1), ("tp", 2), ("transfers", 2)])
+def test_a_kernel_pays_for_every_operation(name: str, operations: float) -> None:
+    knobs = TUNED[name](batch=400, keys=50, abort_ratio=0.0, cost_us=20.0)
+    app = knobs.app()
+    with app.open() as db:
+        for table, rows in bind(app, knobs.tables()).items():
+            db.load(table, rows)
+        db.run(bind(app, replace(knobs, cost_us=0.0).events(0)))
+        db.run(bind(app, knobs.events(1)), policy=ps.Policy.serial())
+        # A busy machine may take longer, but a loop that was dropped or run once for several operations takes less.
+        assert db.last_batch.seconds["execute"] > 0.7 * operations * 400 * 20e-6
+
+
 def test_costs_spread_about_their_mean() -> None:
     rounds = BankTransfers(cost_us=10.0, cost_spread=0.5).events()["Transfer"]["rounds"].to_numpy()
     mean = rounds_for(10.0)
