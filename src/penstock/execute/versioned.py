@@ -33,6 +33,7 @@ from penstock.execute.codegen.parallel import (
 from penstock.execute.codegen.pieces import VERDICT_BITS, cuts, handed
 from penstock.execute.native import Kernel, Running, load_module, numba_type
 from penstock.execute.team import Team
+from penstock.plan.foresee import foresee
 from penstock.plan.ir import Plan
 from penstock.schedule import explore
 from penstock.schedule.chains import chains
@@ -47,9 +48,9 @@ from penstock.schedule.graph import (
     depths,
     empty,
     gates,
-    heights,
     link,
     owners,
+    reaches,
     shapes,
     waits,
 )
@@ -104,6 +105,7 @@ class Versioned:
         self.wanted = parallel_arguments(self.plan)
         self.cuts = Cuts(self.plan)
         self._lanes = [(name, dtype(type_)) for name, type_ in lanes_of(self.plan)]
+        self.widths = _widths(self.plan)
         self._modules: dict[str, Any] = {}
         self._stamp = 0
 
@@ -163,12 +165,13 @@ class _Batch:
         self.versioned, self.running, self.policy = versioned, running, policy
         self.memory, self.team, self.threads = versioned.memory, versioned.team, policy.threads
         self.start, self.stop, self.count = start, stop, stop - start
+        self.kind = running.fixed["kind"][start:stop]
         self.tables = [running.tables[t.name] for t in versioned.plan.program.tables]
         self.entries = 0
         self.all = self.memory.take("all", self.count, np.uint8)
         self.all[:] = 1
 
-    def arguments(self, touched: Any = None) -> list[Any]:
+    def arguments(self) -> list[Any]:
         wanted = self.versioned.wanted
         given = self.running.arguments(wanted)
         for argument in wanted:
@@ -181,7 +184,7 @@ class _Batch:
         for name, values in self.versioned.cuts.handed.items():
             given[name] = self.memory.take(name, values * self.count, _HANDED[name]).reshape(values, self.count)
         given["info"] = self.missing
-        given["touched"] = self.missing if touched is None else touched
+        given["touched"] = self.missing  # only `work` lists what it touched, each thread in a list of its own
         return [given[a.name] for a in wanted]
 
     def _lay_rows(self) -> None:
@@ -198,14 +201,18 @@ class _Batch:
         self._lay_rows()
         counting = empty(self.memory, first, self.count, 0)
         accesses = self.versioned.function("accesses", counting, 0, 0, 0)
-        arguments = self.arguments()
-        self.team.split(self.threads, self.count, lambda a, b: accesses(counting, COUNT, a, b, *arguments))
+        if self.versioned.widths is None:
+            arguments = self.arguments()
+            self.team.split(self.threads, self.count, lambda a, b: accesses(counting, COUNT, a, b, *arguments))
+        else:
+            first[1:] = self.versioned.widths[self.kind]
         np.cumsum(first, out=first)
         self.entries = int(first[-1])
         graph = empty(self.memory, first, self.count, self.entries)
         self._find(graph, accesses)
         stamp, total = self.versioned.stamp(), int(self.rows[-1])
         tails, writers = self.memory.take("tails", total), self.memory.take("writers", total)
+        self.tails = tails
         shares = max(1, min(self.threads, self.entries // 1024))
         self.team.each(shares, lambda k: link(graph, tails, writers, stamp, k, shares))
         return graph
@@ -244,9 +251,8 @@ class _Batch:
             return cuts.pieces(of=graph.event, first=numbers, owner=numbers[:-1], shape=shape, cautious=False)
         first = self.memory.take("pieces", self.count + 1)
         first[0] = 0
-        kind = self.running.fixed["kind"][self.start : self.stop]
         self.team.split(
-            self.threads, self.count, lambda a, b: shapes(graph, kind, cuts.of_kind, cuts.size, shape, first, a, b)
+            self.threads, self.count, lambda a, b: shapes(graph, self.kind, cuts.of_kind, cuts.size, shape, first, a, b)
         )
         np.cumsum(first, out=first)
         of, owner = self.memory.take("of", self.entries), self.memory.take("owner", int(first[-1]))
@@ -277,9 +283,15 @@ class _Batch:
                 gate = arrays["gate"] = self.memory.take("gate", tasks)
                 self.team.split(self.threads, self.count, lambda a, b: gates(pieces, undecided, gate, a, b))
         if how == explore.READY:
-            height = self.memory.take("height", tasks)
-            longest = heights(graph, pieces, height)
-            return arrays | self._by_height(pending, height, longest) | {"total": int((pending >= 0).sum())}
+            reach = self.memory.take("reach", tasks)
+            parts: list[int] = []
+            self.team.split(
+                self.threads,
+                self.count,
+                lambda a, b: parts.append(reaches(graph, pieces, self.tails, reach, a, b)),
+            )
+            total = tasks if active is self.all else int((pending >= 0).sum())
+            return arrays | self._by_height(pending, reach, max(parts, default=0)) | {"total": total}
         depth = self.memory.take("depth", tasks)
         levels = int(depths(graph, pieces, active, depth, self.memory.take("decided", self.count)))
         return arrays | self._by_depth(depth, levels)
@@ -313,9 +325,12 @@ class _Batch:
         widest = int(np.diff(graph.first).max(initial=0))
         function = self.versioned.work(self.policy.unit != "transaction", graph, pieces, state)
 
+        arguments = self.arguments()
+        place = [a.name for a in self.versioned.wanted].index("touched")
+
         def one(me: int) -> None:
             touched = np.empty(2 * widest + 2, np.int64)
-            function(graph, pieces, state, me, *self.arguments(touched))
+            function(graph, pieces, state, me, *arguments[:place], touched, *arguments[place + 1 :])
 
         self.team.each(self.threads, one)
 
@@ -339,6 +354,18 @@ class _Batch:
         function = self.versioned.function("install", graph, 0, 0)
         arguments = self.arguments()
         self.team.split(self.threads, self.entries, lambda a, b: function(graph, a, b, *arguments))
+
+
+def _widths(plan: Plan) -> Any:
+    """Kind of event -> its entries, if that is all it takes to count them."""
+    numbers = {e.name: n for n, e in enumerate(plan.program.events)}
+    widths = np.zeros(256, np.int64)  # late events have kinds of their own, and no entries
+    for transaction in plan.transactions:
+        foresight = foresee(transaction)
+        if foresight is not None and foresight.loops:
+            return None
+        widths[numbers[transaction.event]] = 0 if foresight is None else len(foresight.sites)
+    return widths
 
 
 def _type(argument: Argument) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.schedule.graph import Graph, Memory, Pieces
-from penstock.state.jit import kernel
+from penstock.state.jit import borrowed, kernel
 
 
 class Chains(NamedTuple):
@@ -48,6 +48,7 @@ def chains(memory: Memory, g: Graph, p: Pieces) -> Chains:
 @kernel
 def _groups(g: Graph, p: Pieces, group: Any) -> Any:
     """Pieces that touch the same record have the same group; how many groups there are."""
+    g, p = borrowed(g), borrowed(p)
     parent = np.arange(group.size)
     for e in range(g.record.size):
         if g.canon[e] == e and g.next[e] >= 0:
@@ -149,6 +150,7 @@ def _components(first: Any, target: Any) -> Any:
 @kernel
 def _paths(p: Pieces, task: Any, members: Any) -> Any:
     """Depth, height and what is waited for, task by task: an edge leads from a lower number to a higher one."""
+    p = borrowed(p)
     tasks = members.size - 1
     depth, height, pending = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64), np.zeros(tasks, np.int64)
     source, target = _edges(p, task)

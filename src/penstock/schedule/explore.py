@@ -17,7 +17,7 @@ import numpy as np
 
 from penstock.schedule import atomics
 from penstock.schedule.graph import Graph, Memory, Pieces
-from penstock.state.jit import kernel
+from penstock.state.jit import inlined
 
 BFS, DFS, READY = range(3)
 # Numbers that threads share, each on a cache line of its own.
@@ -66,7 +66,7 @@ def state(memory: Memory, threads: int, explore: int, jitter: int, tasks: int, *
     return State(**given)
 
 
-@kernel
+@inlined
 def take(s: State, me: Any, hint: Any) -> Any:
     """The next task of a thread; -1: there is none any more. hint: a task that it made ready itself, or -1."""
     if s.jitter:
@@ -78,7 +78,7 @@ def take(s: State, me: Any, hint: Any) -> Any:
     return _take_own(s, me)
 
 
-@kernel
+@inlined
 def _jitter(s: State, me: Any) -> None:
     own = me * OWN + RANDOM
     x = np.uint64(s.own[own])
@@ -91,7 +91,7 @@ def _jitter(s: State, me: Any) -> None:
             atomics.give_way()
 
 
-@kernel
+@inlined
 def _take_stratum(s: State, me: Any) -> Any:
     own = me * OWN
     while True:
@@ -110,7 +110,7 @@ def _take_stratum(s: State, me: Any) -> Any:
         s.own[own + LEVEL] += 1
 
 
-@kernel
+@inlined
 def _take_own(s: State, me: Any) -> Any:
     own = me * OWN
     at = s.own[own + CURSOR] * s.threads + me
@@ -127,7 +127,7 @@ def _take_own(s: State, me: Any) -> Any:
     return task
 
 
-@kernel
+@inlined
 def _take_ready(s: State, me: Any, hint: Any) -> Any:
     own = me * OWN
     looks, begun = 0, np.int64(0)
@@ -161,7 +161,7 @@ def _take_ready(s: State, me: Any, hint: Any) -> Any:
     return task
 
 
-@kernel
+@inlined
 def finish(g: Graph, p: Pieces, s: State, me: Any, piece: Any, hint: Any) -> Any:
     """A piece has run: tell what waits for it. The best of the tasks that are ready now, hint among them; or -1."""
     if s.explore == BFS:
@@ -189,7 +189,7 @@ def finish(g: Graph, p: Pieces, s: State, me: Any, piece: Any, hint: Any) -> Any
     return hint
 
 
-@kernel
+@inlined
 def _decide(p: Pieces, s: State, piece: Any, hint: Any) -> Any:
     """Chains as tasks: what follows the other pieces of an event in their chains waits for this one's decision."""
     i = p.owner[piece]
@@ -200,7 +200,7 @@ def _decide(p: Pieces, s: State, piece: Any, hint: Any) -> Any:
     return hint
 
 
-@kernel
+@inlined
 def _release(g: Graph, p: Pieces, s: State, piece: Any, hint: Any) -> Any:
     """What a piece wrote may be seen."""
     i = p.owner[piece]
@@ -216,7 +216,7 @@ def _release(g: Graph, p: Pieces, s: State, piece: Any, hint: Any) -> Any:
     return hint
 
 
-@kernel
+@inlined
 def _signal(s: State, piece: Any, waiting: Any, hint: Any) -> Any:
     if s.task.size:
         task = s.task[waiting]
@@ -237,7 +237,7 @@ def _signal(s: State, piece: Any, waiting: Any, hint: Any) -> Any:
 # -- the common heap: the longest path on top ---------------------------------------------------
 
 
-@kernel
+@inlined
 def _push(s: State, task: Any) -> None:
     atomics.lock(s.shared, LOCK)
     n = s.shared[FILLED]
@@ -251,7 +251,7 @@ def _push(s: State, task: Any) -> None:
     atomics.unlock(s.shared, LOCK)
 
 
-@kernel
+@inlined
 def _pop(s: State) -> Any:
     atomics.lock(s.shared, LOCK)
     n = s.shared[FILLED] - 1

@@ -28,6 +28,7 @@ _MORE = """
 from penstock.schedule import atomics as a_
 from penstock.schedule import explore as x_
 from penstock.schedule import graph as g_
+from penstock.state.jit import borrowed
 """
 # A record that a growing table does not have yet; one that a table will not have in this batch.
 MISSING, NEVER = -2, -1
@@ -98,6 +99,7 @@ class _Writer:
     # -- accesses ---------------------------------------------------------------------------
 
     def accesses(self, out: Source) -> None:
+        out.line("g = borrowed(g)")
         out.line("begin, record, writes = g.first, g.record, g.writes")
         self.masks(out)
         out.line("for block in range(start, stop, BLOCK):")
@@ -208,6 +210,7 @@ class _Writer:
     # -- work -------------------------------------------------------------------------------
 
     def work(self, out: Source) -> None:
+        out.line("g, p, s = borrowed(g), borrowed(p), borrowed(s)")
         out.line("begin, canon, record = g.first, g.canon, g.record")
         for number, event in enumerate(self.plan.program.events):
             for field in sorted(used_fields(self.plan)[event.name]):
@@ -378,7 +381,13 @@ class _Writer:
     # -- install ----------------------------------------------------------------------------
 
     def install(self, out: Source) -> None:
+        out.line("g = borrowed(g)")
         self.masks(out)
+        tables = range(len(self.plan.program.tables))
+        # Chains are done with: their links make room for a list of what was written.
+        out.line("fresh, n = g.next, start")
+        for t in tables:
+            out.line(f"n{t} = 0")
         out.line("for e in range(start, stop):")
         with out.indented():
             out.line("if not g.last[e] or g.record[e] < 0:")
@@ -394,6 +403,17 @@ class _Writer:
                 with out.indented():
                     self.install_one(out, n, table)
                 word = "elif"
+        for t in tables:
+            out.line(f"d{t} = a_.add(t{t}_meta, 2, n{t})")
+        out.line("for k in range(start, n):")
+        with out.indented():
+            word = "if"
+            for t in reversed(tables):
+                out.line(f"{word} fresh[k] >= rows[{t}]:")
+                with out.indented():
+                    out.line(f"t{t}_dirty[d{t}] = fresh[k] - rows[{t}]")
+                    out.line(f"d{t} += 1")
+                word = "elif"
 
     def install_one(self, out: Source, n: int, table: TableDef) -> None:
         out.line(f"x = np.uint64(g.record[e] - rows[{n}])")
@@ -402,7 +422,9 @@ class _Writer:
         out.line(f"if t{n}_written[x] != batch:")
         with out.indented():
             out.line(f"t{n}_written[x] = batch")
-            out.line(f"t{n}_dirty[a_.add(t{n}_meta, 2, 1)] = np.int64(x)")
+            out.line("fresh[n] = g.record[e]")
+            out.line("n += 1")
+            out.line(f"n{n} += 1")
         out.line(f"lives = mark[w] & np.uint8({versions.ALIVE})")
         out.line(f"if lives != t{n}_flags[x] & np.uint8(1):")
         with out.indented():
