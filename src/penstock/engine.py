@@ -105,6 +105,10 @@ class Database:
         observe.publish(report)
         return out
 
+    def warm(self) -> None:
+        """Compile what the adaptive policy may choose, now and not when it is first worth it."""
+        self._conductor.warm()
+
     def load(self, table: Table | str, rows: Any) -> None:
         """Fill a table: rows or an Arrow table. A key that is there already is refused."""
         definition = self._definition(table)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -37,6 +38,7 @@ from penstock.plan.foresee import foresee
 from penstock.plan.ir import Plan
 from penstock.schedule import explore
 from penstock.schedule.chains import chains
+from penstock.schedule.choose import Features
 from penstock.schedule.graph import (
     COMMITTED,
     Graph,
@@ -49,6 +51,7 @@ from penstock.schedule.graph import (
     empty,
     gates,
     link,
+    longest,
     owners,
     reaches,
     shapes,
@@ -105,7 +108,7 @@ class Versioned:
         self.wanted = parallel_arguments(self.plan)
         self.cuts = Cuts(self.plan)
         self._lanes = [(name, dtype(type_)) for name, type_ in lanes_of(self.plan)]
-        self.widths = _widths(self.plan)
+        self.sites, self.widths = _widths(self.plan)
         self._modules: dict[str, Any] = {}
         self._stamp = 0
 
@@ -132,25 +135,22 @@ class Versioned:
 
     # -- one batch --------------------------------------------------------------------------
 
+    def begin(self, running: Running, policy: Policy, start: int, stop: int) -> Batch:
+        return Batch(self, running, policy, start, stop)
+
     def run(self, running: Running, policy: Policy, start: int, stop: int) -> dict[str, float]:
         """Run these events; seconds of all threads together, by what they were spent on."""
         begun = time.perf_counter()
-        batch = _Batch(self, running, policy, start, stop)
-        graph = batch.graph()
-        pieces = batch.pieces(graph)
-        state = batch.prepare(graph, pieces, batch.all)
-        built = time.perf_counter()
-        batch.work(graph, pieces, state)
-        if policy.on_abort == "lazy" and policy.unit != "transaction":
-            batch.redo(graph, pieces)
-        worked = time.perf_counter()
-        if policy.unit != "transaction":
-            batch.settle(graph)
-        batch.install(graph)
-        ended = time.perf_counter()
-        return spent(policy.threads, state, worked - built) | {
-            "construct": (built - begun + ended - worked) * policy.threads
-        }
+        batch = self.begin(running, policy, start, stop)
+        return batch.run(batch.graph(), begun)
+
+    def accesses(self, kind: Any) -> float:
+        """Records that an event reaches, on average; lists are taken for one."""
+        return float(self.sites[kind].mean()) if kind.size else 0.0
+
+    def adopt(self, other: Versioned) -> None:
+        """Take over what another has compiled."""
+        self._modules = self._modules | other._modules
 
     def stamp(self) -> int:
         """A number that no earlier batch used: chains are known by it."""
@@ -158,7 +158,7 @@ class Versioned:
         return self._stamp
 
 
-class _Batch:
+class Batch:
     """The steps of one batch, and the arguments that they share."""
 
     def __init__(self, versioned: Versioned, running: Running, policy: Policy, start: int, stop: int) -> None:
@@ -192,6 +192,32 @@ class _Batch:
         sizes = [0, *(t.capacity for t in self.tables)]
         self.rows = np.cumsum(sizes).astype(np.int64)
         self.missing = np.zeros(max(1, len(self.tables)), np.int64)
+
+    def run(self, graph: Graph, begun: float) -> dict[str, float]:
+        """Explore a graph and put what came of it into the tables; thread-seconds, counted from `begun`."""
+        cut = self.policy.unit != "transaction"
+        pieces = self.pieces(graph)
+        state = self.prepare(graph, pieces, self.all)
+        self.tasks = pieces.owner.size
+        built = time.perf_counter()
+        self.work(graph, pieces, state)
+        if cut and self.policy.on_abort == "lazy":
+            self.redo(graph, pieces)
+        worked = time.perf_counter()
+        if cut:
+            self.settle(graph)
+        self.install(graph)
+        building = built - begun + time.perf_counter() - worked
+        return spent(self.threads, state, worked - built) | {"construct": building * self.threads}
+
+    def features(self, graph: Graph, known: Features) -> Features:
+        """What the graph tells: the hottest record and, where it may matter, the longest path."""
+        chain = int(graph.rank.max(initial=-1)) + 1
+        path = 0.0
+        if chain * self.threads * 4 > self.count:
+            path = float(longest(graph))
+        accesses = self.entries / max(1, self.count)
+        return replace(known, accesses=accesses, chain=chain, path=path)
 
     # -- construct --------------------------------------------------------------------------
 
@@ -356,16 +382,17 @@ class _Batch:
         self.team.split(self.threads, self.entries, lambda a, b: function(graph, a, b, *arguments))
 
 
-def _widths(plan: Plan) -> Any:
-    """Kind of event -> its entries, if that is all it takes to count them."""
+def _widths(plan: Plan) -> tuple[Any, Any]:
+    """Kind of event -> its sites; and the same once more if that is all it takes to count entries, or None."""
     numbers = {e.name: n for n, e in enumerate(plan.program.events)}
     widths = np.zeros(256, np.int64)  # late events have kinds of their own, and no entries
+    fixed = True
     for transaction in plan.transactions:
         foresight = foresee(transaction)
-        if foresight is not None and foresight.loops:
-            return None
-        widths[numbers[transaction.event]] = 0 if foresight is None else len(foresight.sites)
-    return widths
+        if foresight is not None:
+            fixed &= not foresight.loops
+            widths[numbers[transaction.event]] = len(foresight.sites)
+    return widths, widths if fixed else None
 
 
 def _type(argument: Argument) -> Any:
