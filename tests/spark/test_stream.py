@@ -2,11 +2,13 @@
 
 import os
 import random
-import socket
+import signal
 import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -386,30 +388,68 @@ def test_other_masters(tmp_path: Path, master: str) -> None:
     assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
 
 
-def wait_for_port(port: int, seconds: float = 60) -> None:
-    """A local Connect server has one fixed port, and the last one may still be leaving it."""
-    until = time.monotonic() + seconds
-    while True:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("0.0.0.0", port))
-                return
-            except OSError:
-                assert time.monotonic() < until, f"port {port} is taken"
-        time.sleep(0.2)
+SERVER = """
+    import sys
+
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
+    # Any port that is free.
+    builder = builder.config("spark.connect.grpc.binding.port", "0").config("spark.log.level", "ERROR")
+    spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    service = getattr(spark._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
+    print(getattr(service, "MODULE$").localPort(), flush=True)
+    sys.stdin.read()  # until who started it closes it, or dies
+    spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Spark Connect server in a process of its own; its address."""
+    for needed in ("grpc", "grpc_status", "pandas"):
+        pytest.importorskip(needed)
+    folder = tmp_path_factory.mktemp("connect")
+    (folder / "server.py").write_text(textwrap.dedent(SERVER))
+    with (
+        open(folder / "said", "w+") as said,
+        subprocess.Popen(
+            [sys.executable, str(folder / "server.py")],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            start_new_session=True,
+        ) as server,
+    ):
+        try:
+            port = server.stdout.readline().strip()
+            assert port.isdigit(), (folder / "said").read_text()[-3000:]
+            yield f"sc://localhost:{port}"
+            server.stdin.close()
+            server.wait(60)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("where", ["imported", "main"])
-def test_spark_connect(tmp_path: Path, where: str) -> None:
-    pytest.importorskip("grpc")
-    pytest.importorskip("grpc_status")
-    pytest.importorskip("pandas")
+def test_spark_connect(connect_server: str, tmp_path: Path, where: str) -> None:
     some = events(13, 40)
     put_cut(tmp_path, some, 1)
     state = state_of(tmp_path)
     code = RUN.format(app=IMPORTED if where == "imported" else in_main())
-    wait_for_port(15002)
-    printed = run_python(code, tmp_path, tmp_path, "connect", "local[2]")
+    printed = run_python(code, tmp_path, tmp_path, "connect", connect_server)
     assert "ended pyspark.sql.connect" in printed
+    wait_for(lambda: is_free(state))  # the server's worker that had it leaves a moment after the query
     assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+def is_free(state: Path) -> bool:
+    try:
+        bank.open(state).close()
+    except ps.StateError:
+        return False
+    return True
