@@ -189,6 +189,38 @@ def test_a_function_that_raises_at_the_end_is_heard_of(spark: Any, tmp_path: Pat
     assert_as_reference(some, state, None)
 
 
+@pytest.mark.parametrize("trigger", [NOW, None])
+def test_what_was_held_to_the_end_is_sent_again_until_it_is_taken(spark: Any, tmp_path: Path, trigger: Any) -> None:
+    some = events(6, 20)
+    state = state_of(tmp_path)
+    put_cut(tmp_path, some, 1)
+    calls: list[tuple[int | None, Any]] = []
+    away = [True, True, False]
+
+    def take(frame: Any, batch_id: int | None) -> None:
+        calls.append((batch_id, frame.toArrow()))
+        if batch_id is None and away.pop(0):
+            raise RuntimeError("the other side is away")
+
+    def again(trigger: Any = NOW) -> Any:
+        return bank.start(direct(tmp_path), state=state, outcomes=take, watermark=100, trigger=trigger)
+
+    with pytest.raises(RuntimeError, match="away"):
+        finish(again())
+    bank.apply({Deposit: spark.createDataFrame(tables_of(events(6, 4, first=900))[Deposit])}, state=state)
+    with pytest.raises(RuntimeError, match="away"):
+        again()
+    query = again(trigger)
+    if trigger is None:
+        query.processAllAvailable()
+        query.stop()
+    finish(query)
+    finish(again())
+    assert [number for number, _ in calls] == [0, None, None, None]
+    assert calls[1][1].equals(calls[2][1]) and calls[2][1].equals(calls[3][1])
+    assert calls[3][1].num_rows == len(some)
+
+
 def test_outcomes_that_cannot_be_written_are_written_at_the_restart(spark: Any, tmp_path: Path) -> None:
     some = events(7, 40)
     state = state_of(tmp_path)
@@ -219,6 +251,84 @@ def test_a_checkpoint_that_is_lost(spark: Any, tmp_path: Path) -> None:
     put_cut(tmp_path, more, 1)
     finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW))
     assert_as_reference([*some, *more], state, outcomes_in(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("source", "lost"),
+    [
+        (frames, "offsets and commits"),
+        (frames, "all but the metadata"),
+        (frames, "the last plan"),
+        (frames, "two batches"),
+        (frames, "a batch"),
+        (direct, "offsets and commits"),
+        (direct, "a batch"),
+    ],
+)
+def test_a_checkpoint_that_has_lost_its_newest_offsets(spark: Any, tmp_path: Path, source: Any, lost: str) -> None:
+    """Batches that Spark plans anew have the numbers of batches that have run, and may hold other events."""
+    some = events(12, 80)
+    state = state_of(tmp_path)
+    checkpoint, older = state / "checkpoint", tmp_path / "older"
+    sources = {direct: lambda: direct(tmp_path, None), frames: lambda: frames(spark, tmp_path, 100)}[source]
+
+    def again() -> Any:
+        return bank.start(sources(), state=state, outcomes=tmp_path / "out", trigger=NOW)
+
+    for batch in range(3):
+        put_cut(tmp_path, some[20 * batch : 20 * batch + 20], 1)
+        finish(again())
+        if batch == (1 if lost == "a batch" else 0):
+            shutil.copytree(checkpoint, older)
+    shutil.copytree(checkpoint, tmp_path / "whole")
+    put_cut(tmp_path, some[60:], 1)
+    if lost == "the last plan":
+        for name in ("offsets/2", "offsets/.2.crc", "commits/2", "commits/.2.crc"):
+            (checkpoint / name).unlink(missing_ok=True)
+    elif lost in ("two batches", "a batch"):
+        shutil.rmtree(checkpoint)
+        older.rename(checkpoint)
+    else:
+        for entry in checkpoint.iterdir():
+            if entry.name in ("offsets", "commits") or (entry.is_dir() and lost == "all but the metadata"):
+                shutil.rmtree(entry)
+    fails(again(), "StateError.*checkpoint has lost its newest offsets, or is an older copy; restore the one")
+    # The right one goes on, and nothing has been lost meanwhile.
+    shutil.rmtree(checkpoint)
+    (tmp_path / "whole").rename(checkpoint)
+    finish(again())
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+def test_a_directory_whose_batches_were_numbered_by_hand(spark: Any, tmp_path: Path) -> None:
+    put_cut(tmp_path, events(12, 20), 1)
+    state = state_of(tmp_path)
+    with bank.open(state) as db:
+        db.run([], id=0)
+    fails(
+        bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW),
+        "StateError.*batches up to 0 that no query sent.*use another state directory",
+    )
+
+
+def test_a_list_of_files_that_is_lost(spark: Any, tmp_path: Path) -> None:
+    """Without it the files would be numbered anew, and some taken for others."""
+    some = events(13, 60)
+    state = state_of(tmp_path)
+    put_cut(tmp_path, some[:40], 2)
+
+    def again() -> Any:
+        return bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW)
+
+    finish(again())
+    kept = state / "sources" / "Transfer.jsonl"
+    whole = kept.read_bytes()
+    kept.unlink()
+    put_cut(tmp_path, some[40:], 1)
+    fails(again(), "StateError.*Transfer.jsonl has 0 files.*2 have been read.*restore")
+    kept.write_bytes(whole)
+    finish(again())
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
 
 
 def test_an_older_state_directory(spark: Any, tmp_path: Path) -> None:
