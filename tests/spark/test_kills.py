@@ -92,13 +92,15 @@ def _kill_all(group: int) -> None:
 
 
 def kill_loop(root: Path, log: str, seed: int, kills: int, files: int) -> None:
-    chance = random.Random(seed)
+    print(f"seed {seed}")
+    chance, killed = random.Random(seed), 0
     some = events(seed, files * 10, disorder=8)
     put_cut(root, some, files)
     state = state_of(root)
     for _ in range(kills):
         if run_and_kill(root, log, chance):
             break
+        killed += 1
         out = outcomes_in(root / "out")
         assert len(set(out["id"].to_pylist())) == out.num_rows
         # Whatever moment it was: the directory opens, and what was written is what the log has.
@@ -108,6 +110,9 @@ def kill_loop(root: Path, log: str, seed: int, kills: int, files: int) -> None:
     done = subprocess.run([sys.executable, str(script), str(root), log], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-3000:]
     assert_as_reference(some, state, outcomes_in(root / "out"))
+    print(f"{killed} kills, {len(some)} events")
+    # Else it was over before most of them.
+    assert killed > kills // 2
 
 
 def test_kills_at_random_moments(tmp_path: Path) -> None:
