@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from test_stream import (
     NOW,
+    PATIENCE_S,
     START,
     Account,
     Deposit,
@@ -40,7 +42,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:Deprecati
 
 def fails(query: Any, match: str) -> None:
     with pytest.raises(StreamingQueryException, match=match):
-        query.awaitTermination(60)
+        query.awaitTermination(PATIENCE_S)
 
 
 # --- refused at the start ---------------------------------------------------------------------
@@ -185,7 +187,7 @@ def test_a_function_that_raises_at_the_end_is_heard_of(spark: Any, tmp_path: Pat
 
     query = bank.start(direct(tmp_path), state=state, outcomes=raises, watermark=100, trigger=NOW)
     with pytest.raises(RuntimeError, match="away"):
-        query.awaitTermination(60)
+        query.awaitTermination(PATIENCE_S)
     assert_as_reference(some, state, None)
 
 
@@ -390,7 +392,7 @@ def test_a_disk_that_is_full_or_read_only(spark: Any, small_disk: Path, tmp_path
         except OSError:
             pass
     with pytest.raises((ps.StateError, StreamingQueryException), match=r"(?i)no space"):
-        again().awaitTermination(60)
+        again().awaitTermination(PATIENCE_S)
     # Some room, so that it fails on the way and not at the start.
     for room in (16, 60, 100):
         os.truncate(filler, max(0, filler.stat().st_size - room * 1024))
@@ -433,9 +435,9 @@ def test_ctrl_c_leaves_a_directory_that_goes_on(spark: Any, tmp_path: Path) -> N
             wait_for(lambda: outcomes_in(tmp_path / "out").num_rows > 0 or job.poll() is not None)
             # As a terminal does: to all of its processes.
             os.killpg(job.pid, signal.SIGINT)
-            _, said = job.communicate(timeout=30)
+            _, said = job.communicate(timeout=PATIENCE_S)
         finally:
-            if job.poll() is None:
+            with suppress(ProcessLookupError):
                 os.killpg(job.pid, signal.SIGKILL)
     assert "KeyboardInterrupt" in said
     finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", watermark=5, trigger=NOW))
