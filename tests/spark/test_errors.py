@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -111,22 +112,57 @@ def test_two_queries_on_one_directory(spark: Any, tmp_path: Path) -> None:
 # --- while it runs ----------------------------------------------------------------------------
 
 
-def test_a_file_that_lacks_a_column_stops_the_query_until_it_is_replaced(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "drift", "says"),
+    [
+        (
+            direct,
+            "missing",
+            r"InputError: event 'Transfer': .*/FILE has no column 'dst'; it has .*; replace the file by",
+        ),
+        (
+            direct,
+            "type",
+            r"InputError: event 'Transfer', column 'amount' of .*/FILE: needs decimal\(18, 2\), got .*string",
+        ),
+        (frames, "type", r"reading file .*/FILE. Data type mismatches when reading Parquet column \[amount\]"),
+    ],
+    ids=["direct-missing", "direct-type", "frames-type"],
+)
+def test_a_file_that_does_not_fit_stops_the_query_until_it_is_replaced(
+    spark: Any, tmp_path: Path, source: Any, drift: str, says: str
+) -> None:
     some = events(3, 60)
     state = state_of(tmp_path)
     put_cut(tmp_path, some, 3)
     last = sorted((tmp_path / "Transfer").iterdir())[-1]
     whole = pq.read_table(last)
-    pq.write_table(whole.drop("dst"), last)
+    text = whole.schema.set(whole.schema.get_field_index("amount"), pa.field("amount", pa.string()))
+    pq.write_table(whole.drop("dst") if drift == "missing" else whole.cast(text), last)
 
     def again() -> Any:
-        return bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", watermark=100, trigger=NOW)
+        sources = frames(spark, tmp_path) if source is frames else direct(tmp_path)
+        return bank.start(sources, state=state, outcomes=tmp_path / "out", watermark=100, trigger=NOW)
 
     for _ in range(2):
-        fails(again(), rf"InputError.*{last.name} has no column 'dst'")
+        fails(again(), says.replace("FILE", last.name))
     pq.write_table(whole, last)
     finish(again())
     assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+def test_a_column_that_a_dataframe_lacks_in_one_file_is_null_there(spark: Any, tmp_path: Path) -> None:
+    """Spark fills it, as the DataFrame's schema says that it is there; each outcome says which field was null."""
+    some = events(3, 40)
+    state = state_of(tmp_path)
+    put_cut(tmp_path, some, 2)
+    last = sorted((tmp_path / "Transfer").iterdir())[-1]
+    whole = pq.read_table(last)
+    pq.write_table(whole.drop("dst"), last)
+    finish(bank.start(frames(spark, tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW))
+    out = outcomes_in(tmp_path / "out")
+    assert out.num_rows == len(some)
+    assert [r["id"] for r in out.to_pylist() if r["reason"] == "null dst"] == sorted(whole["id"].to_pylist())
 
 
 def test_a_file_that_is_no_parquet(spark: Any, tmp_path: Path) -> None:

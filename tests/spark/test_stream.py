@@ -418,11 +418,12 @@ def in_main() -> str:
 
 @pytest.mark.parametrize("master", ["local[1]", "local[*]"])
 def test_other_masters(tmp_path: Path, master: str) -> None:
+    root = tmp_path / "with a space"
     some = events(12, 40, disorder=5)
-    put_cut(tmp_path, some, 2)
-    state = state_of(tmp_path)
-    run_python(RUN.format(app=IMPORTED), tmp_path, tmp_path, "classic", master)
-    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+    put_cut(root, some, 2)
+    state = state_of(root)
+    run_python(RUN.format(app=IMPORTED), root, root, "classic", master)
+    assert_as_reference(some, state, outcomes_in(root / "out"))
 
 
 SERVER = """
@@ -474,14 +475,15 @@ def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.parametrize("where", ["imported", "main"])
 def test_spark_connect(connect_server: str, tmp_path: Path, where: str) -> None:
+    root = tmp_path / "with a space"
     some = events(13, 40, disorder=5)
-    put_cut(tmp_path, some, 2)
-    state = state_of(tmp_path)
+    put_cut(root, some, 2)
+    state = state_of(root)
     code = RUN.format(app=IMPORTED if where == "imported" else in_main())
-    printed = run_python(code, tmp_path, tmp_path, "connect", connect_server)
+    printed = run_python(code, root, root, "connect", connect_server)
     assert "ended pyspark.sql.connect" in printed
     wait_for(lambda: is_free(state))  # the server's worker that had it leaves a moment after the query
-    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+    assert_as_reference(some, state, outcomes_in(root / "out"))
 
 
 def is_free(state: Path) -> bool:
