@@ -349,6 +349,17 @@ def test_a_directory_whose_batches_were_numbered_by_hand(spark: Any, tmp_path: P
     )
 
 
+def test_a_list_of_files_that_cannot_be_written(spark: Any, tmp_path: Path) -> None:
+    put_cut(tmp_path, events(13, 20), 1)
+    state = state_of(tmp_path)
+    (state / "sources").mkdir()
+    (state / "sources" / "Transfer.jsonl").symlink_to(tmp_path / "gone" / "list")
+    fails(
+        bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW),
+        r"StateError: cannot write .*/sources/Transfer.jsonl: no such file.*; mend that, and start the query again",
+    )
+
+
 def test_a_list_of_files_that_is_lost(spark: Any, tmp_path: Path) -> None:
     """Without it the files would be numbered anew, and some taken for others."""
     some = events(13, 60)

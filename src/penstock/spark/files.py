@@ -129,8 +129,16 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """All files so far; new ones are added to the list, durably, before any offset counts them."""
         known = self._list()
         names = self._new(known)
-        if not names:
-            return known
+        if names:
+            try:
+                self._add(known, names)
+            except OSError as error:
+                raise StateError(
+                    f"cannot write {self._known}: {str(error.strerror).lower()}; mend that, and start the query again"
+                ) from error
+        return known + names
+
+    def _add(self, known: list[str], names: list[str]) -> None:
         self._known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(self._known, "r+b" if self._known.exists() else "w+b") as file:
             file.seek(sum(len(json.dumps(name)) + 1 for name in known))
@@ -138,7 +146,6 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             file.write("".join(json.dumps(name) + "\n" for name in names).encode())
             file.flush()
             os.fsync(file.fileno())
-        return known + names
 
     def _new(self, known: list[str]) -> list[str]:
         """Files that are not on the list yet, oldest first."""
