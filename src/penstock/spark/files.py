@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from penstock.errors import InputError, StateError
 
 SCHEMA = "place long, file string"
 FORMAT = "penstock_files"
+
+_registered: weakref.WeakSet[Any] = weakref.WeakSet()  # sessions that know the format
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,9 @@ def file_names(spark: Any, files: Files, event: str, state: str) -> DataFrame:
     """The streaming DataFrame of (place, file)."""
     if not Path(files.path).is_dir():
         raise InputError(f"event '{event}': there is no directory {files.path}; make it, or name another")
-    spark.dataSource.register(FileNames)
+    if spark not in _registered:  # Spark warns of a second time
+        spark.dataSource.register(FileNames)
+        _registered.add(spark)
     reader = spark.readStream.format(FORMAT).option("path", files.path)
     reader = reader.option("list", str(Path(state) / "sources" / f"{event}.jsonl"))
     if files.files_per_batch is not None:
