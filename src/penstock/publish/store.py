@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.commit import Disk, Journal
+from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk, Journal
 from penstock.declare.model import Program, TableDef
 from penstock.errors import StateError
 from penstock.execute.intake import Arrived
@@ -86,11 +86,11 @@ class Durable:
         kernel: Kernel,
         path: str | os.PathLike[str],
         *,
-        log: str,
-        retain: int,
-        snapshot_every: int,
-        background: bool,
-        disk: Disk | None,
+        log: str = "changes",
+        retain: int = RETAIN,
+        snapshot_every: int = SNAPSHOT_EVERY,
+        background: bool = True,
+        disk: Disk | None = None,
     ) -> None:
         if log not in LOGS:
             raise StateError(f'log={log!r} is not a way to log; write log="changes" or log="input"')
