@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from penstock.execute.locked import Locked
 from penstock.execute.native import Kernel, Running
 from penstock.execute.versioned import Versioned
 from penstock.plan.foresee import foresee
-from penstock.schedule.policy import Policy
+from penstock.schedule.policy import LOCKING, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Conductor:
         numbers = {e.name: n for n, e in enumerate(kernel.plan.program.events)}
         self.unforeseen = [numbers[t.event] for t in kernel.plan.transactions if foresee(t) is None]
         self._versioned: Versioned | None = None
+        self._locked: Locked | None = None
 
     @property
     def versioned(self) -> Versioned:
@@ -39,12 +41,20 @@ class Conductor:
             self._versioned = Versioned(self.kernel)
         return self._versioned
 
+    @property
+    def locked(self) -> Locked:
+        if self._locked is None:
+            self._locked = Locked(self.versioned)
+        return self._locked
+
     def run(self, running: Running, policy: Policy) -> Conducted:
         if policy.scheme in ("serial", "adaptive"):
             self.kernel.run(running)
             return Conducted(Policy.serial(), "as asked" if policy.scheme == "serial" else "")
-        spent = self._in_parts(running, lambda a, b: self.versioned.run(running, policy, a, b))
-        return Conducted(policy, "as asked", spent)
+        way = self.locked if policy.scheme in LOCKING else self.versioned
+        spent = self._in_parts(running, lambda a, b: way.run(running, policy, a, b))
+        why = "as asked" if policy.scheme != "none" else "as asked; without locks its results may be wrong"
+        return Conducted(policy, why, spent)
 
     def _in_parts(self, running: Running, run: Callable[[int, int], dict[str, float]]) -> dict[str, float]:
         """Run what can be foreseen in parts, and between them, alone, what cannot."""

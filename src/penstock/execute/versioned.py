@@ -58,7 +58,7 @@ class Versioned:
     def run(self, running: Running, policy: Policy, start: int, stop: int) -> dict[str, float]:
         """Run these events; seconds of all threads together, by what they were spent on."""
         begun = time.perf_counter()
-        batch = _Batch(self, running, policy, start, stop)
+        batch = Batch(self, running, policy, start, stop)
         graph = batch.graph()
         pieces = batch.whole(graph)
         state = batch.prepare(graph, pieces)
@@ -77,7 +77,7 @@ class Versioned:
         return self._stamp
 
 
-class _Batch:
+class Batch:
     """The steps of one batch, and the arguments that they share."""
 
     def __init__(self, versioned: Versioned, running: Running, policy: Policy, start: int, stop: int) -> None:
@@ -87,12 +87,17 @@ class _Batch:
         self.tables = [running.tables[t.name] for t in versioned.plan.program.tables]
         self.entries = 0
 
-    def arguments(self, touched: Any = None) -> list[Any]:
-        wanted = self.versioned.wanted
-        given = self.running.arguments(wanted)
+    def given(self, wanted: tuple[Argument, ...]) -> dict[str, Any]:
+        """What does not change while these events run; what lies by event, from the first of them on."""
+        out = self.running.arguments(wanted)
         for argument in wanted:
             if argument.owner == "out" or argument.part in ("kind", "pos", "code"):
-                given[argument.name] = given[argument.name][self.start : self.stop]
+                out[argument.name] = out[argument.name][self.start : self.stop]
+        return out
+
+    def arguments(self, touched: Any = None) -> list[Any]:
+        wanted = self.versioned.wanted
+        given = self.given(wanted)
         for name, kind in self.versioned._lanes:
             given[name] = self.memory.take(name, self.entries, kind)
         given["mark"] = self.memory.take("mark", self.entries, np.uint8)
@@ -109,7 +114,8 @@ class _Batch:
 
     # -- construct --------------------------------------------------------------------------
 
-    def graph(self) -> Graph:
+    def find(self) -> Graph:
+        """The entries: which records each event may reach."""
         first = self.memory.take("first", self.count + 1)
         first[0] = 0
         self._lay_rows()
@@ -121,6 +127,11 @@ class _Batch:
         self.entries = int(first[-1])
         graph = empty(self.memory, first, self.count, self.entries)
         self._find(graph, accesses)
+        return graph
+
+    def graph(self) -> Graph:
+        """The entries, and the chains of the records."""
+        graph = self.find()
         stamp, total = self.versioned.stamp(), int(self.rows[-1])
         tails, writers = self.memory.take("tails", total), self.memory.take("writers", total)
         shares = max(1, min(self.threads, self.entries // 1024))
@@ -226,5 +237,5 @@ def _spent(threads: int, state: explore.State, wall: float) -> dict[str, float]:
     return {"wall": wall}
 
 
-__all__ = ["Versioned"]
-_ = (Argument, SAMPLE, GRAVES, types)
+__all__ = ["Batch", "Versioned"]
+_ = (SAMPLE, GRAVES, types)
