@@ -66,9 +66,7 @@ class Locked:
         size = partitions or int(batch.rows[-1])
         held = locks.locks(batch.memory, graph, policy.scheme, batch.threads, size, self.jitter)
         if policy.scheme != "none":
-            batch.team.split(
-                batch.threads, batch.count, lambda a, b: locks.claim(graph, held.claims, partitions, a, b)
-            )
+            batch.team.split(batch.threads, batch.count, lambda a, b: locks.claim(graph, held.claims, partitions, a, b))
         return held
 
     # -- threads ----------------------------------------------------------------------------
@@ -115,7 +113,7 @@ class Locked:
     # -- without locks ----------------------------------------------------------------------
 
     def _announce(self, batch: Batch, graph: Graph) -> None:
-        """What may be written counts as written, and what may die is listed, before threads run that would not agree."""
+        """Before threads run that would not agree: what may be written counts as written, what may die is listed."""
         number = batch.running.fixed["batch"]
         for n, table in enumerate(batch.tables):
             low, high = batch.rows[n], batch.rows[n + 1]
