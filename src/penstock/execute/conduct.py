@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from penstock.execute.locked import Locked
 from penstock.execute.native import Kernel, Running, cache_directory
 from penstock.execute.order import order
 from penstock.execute.versioned import Versioned
 from penstock.plan.foresee import foresee
 from penstock.schedule.choose import LITTLE, Choice, Chooser, Features, too_little
 from penstock.schedule.costs import Costs
-from penstock.schedule.policy import Policy
+from penstock.schedule.policy import LOCKING, Policy
 from penstock.state.tables import Tables
 
 # The first events of a batch, run serially, tell what one costs: so many at most, and in so large a batch at least.
@@ -46,6 +47,7 @@ class Conductor:
         self._versioned: Versioned | None = None
         self._warm = False
         self._compiling: threading.Thread | None = None
+        self._locked: Locked | None = None
 
     @property
     def versioned(self) -> Versioned:
@@ -53,14 +55,22 @@ class Conductor:
             self._versioned = Versioned(self.kernel)
         return self._versioned
 
+    @property
+    def locked(self) -> Locked:
+        if self._locked is None:
+            self._locked = Locked(self.versioned)
+        return self._locked
+
     def run(self, running: Running, policy: Policy) -> Conducted:
         if policy.scheme == "serial":
             self.kernel.run(running)
             return Conducted(policy, "as asked")
         if policy.scheme == "adaptive":
             return self._adaptive(running, policy.threads)
-        spent = self._in_parts(running, lambda a, b: self.versioned.run(running, policy, a, b))
-        return Conducted(policy, "as asked", spent)
+        way = self.locked if policy.scheme in LOCKING else self.versioned
+        spent = self._in_parts(running, lambda a, b: way.run(running, policy, a, b))
+        why = "as asked" if policy.scheme != "none" else "as asked; without locks its results may be wrong"
+        return Conducted(policy, why, spent)
 
     def close(self) -> None:
         self.chooser.costs.keep()

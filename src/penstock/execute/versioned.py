@@ -171,12 +171,17 @@ class Batch:
         self.all = self.memory.take("all", self.count, np.uint8)
         self.all[:] = 1
 
-    def arguments(self) -> list[Any]:
-        wanted = self.versioned.wanted
-        given = self.running.arguments(wanted)
+    def given(self, wanted: tuple[Argument, ...]) -> dict[str, Any]:
+        """What does not change while these events run; what lies by event, from the first of them on."""
+        out = self.running.arguments(wanted)
         for argument in wanted:
             if argument.owner == "out" or argument.part in ("kind", "pos", "code"):
-                given[argument.name] = given[argument.name][self.start : self.stop]
+                out[argument.name] = out[argument.name][self.start : self.stop]
+        return out
+
+    def arguments(self) -> list[Any]:
+        wanted = self.versioned.wanted
+        given = self.given(wanted)
         for name, kind in self.versioned._lanes:
             given[name] = self.memory.take(name, self.entries, kind)
         given["mark"] = self.memory.take("mark", self.entries, np.uint8)
@@ -221,7 +226,8 @@ class Batch:
 
     # -- construct --------------------------------------------------------------------------
 
-    def graph(self) -> Graph:
+    def find(self) -> Graph:
+        """The entries: which records each event may reach."""
         first = self.memory.take("first", self.count + 1)
         first[0] = 0
         self._lay_rows()
@@ -236,6 +242,11 @@ class Batch:
         self.entries = int(first[-1])
         graph = empty(self.memory, first, self.count, self.entries)
         self._find(graph, accesses)
+        return graph
+
+    def graph(self) -> Graph:
+        """The entries, and the chains of the records."""
+        graph = self.find()
         stamp, total = self.versioned.stamp(), int(self.rows[-1])
         tails, writers = self.memory.take("tails", total), self.memory.take("writers", total)
         self.tails = tails
