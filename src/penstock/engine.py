@@ -30,7 +30,7 @@ from penstock.execute import intake
 from penstock.execute.conduct import Conducted, Conductor
 from penstock.execute.intake import Arrived
 from penstock.execute.native import Kernel, Result
-from penstock.execute.order import Ordered, order
+from penstock.execute.order import Ordered, order, titles
 from penstock.execute.waiting import ran, release
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.plan.ir import Plan
@@ -191,9 +191,25 @@ class Database:
         """The last version that a stream made by running all that was held, at its end."""
         return self._store.stream.drained
 
-    def explain(self) -> str:
-        """The plan of every transaction, as text."""
-        return self.plan.explain()
+    def explain(self, batch: Any = None, policy: Policy | None = None) -> str:
+        """The plan of every transaction, as text; or of a small batch its graph and schedule. Nothing runs."""
+        if batch is None:
+            return self.plan.explain()
+        policy = policy or Policy()
+        if policy.scheme != "graph":
+            return f"{policy.name}: no graph is built\n"
+        with self._gate.writing():
+            ordered = order(self.program, intake.events(self.program, batch))
+            lanes = self._kernel.encode(self._tables, ordered)
+            with self._gate.whole():
+                running = self._kernel.begin(self._tables, ordered, lanes, self.version + 1)
+                text = self._conductor.explain(running, policy, titles(self.program, ordered), self._record)
+                self._tables.end_batch()
+        return text
+
+    def _record(self, table: Any, row: int) -> str:
+        key = table.arrow(np.array([row]), self._tables.strings, keys_only=True).to_pylist()[0]
+        return f"{table.definition.name}[{', '.join(map(str, key.values()))}]"
 
     # -- the end ----------------------------------------------------------------------------
 

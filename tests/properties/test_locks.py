@@ -3,8 +3,6 @@
 Threads give their core away at random moments while they hold locks (jitter), so that on few cores, too, they meet.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
@@ -14,12 +12,12 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from law import agree
+from pairs import batch, pair, same, same_tables, sound
 from settings import EXAMPLES
 
 from penstock.execute.native import LOG_SIZE
 from penstock.schedule.policy import LOCKING, Policy
-from penstock.state.table import FREE, ROWS, USED, TableState
-from penstock.workloads import WORKLOADS, bind
+from penstock.workloads import WORKLOADS
 
 ORDERED = [scheme for scheme in LOCKING if scheme != "none"]
 JITTER = 20
@@ -27,25 +25,25 @@ JITTER = 20
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_hot_records_and_aborts(name: str) -> None:
-    with _pair(name) as (app, serial, db):
+    with pair(name) as (app, serial, db):
         runs = product(ORDERED, (1, 2, 5, 8), (0.1, 0.9))
         for seed, (scheme, threads, aborts) in enumerate(runs):
-            batch = _batch(app, name, 1_500, seed, theta=1.1, abort_ratio=aborts)
+            events = batch(app, name, 1_500, seed, theta=1.1, abort_ratio=aborts)
             db._conductor.locked.jitter = JITTER if threads % 2 else 0
-            _same(serial, db, batch, Policy.locking(scheme, threads))
+            same(serial, db, events, Policy.locking(scheme, threads))
 
 
 @pytest.mark.parametrize("name", ["sl", "ob"])
 def test_many_small_batches(name: str) -> None:
     rng = np.random.default_rng(1)
-    with _pair(name) as (app, serial, db):
+    with pair(name) as (app, serial, db):
         for seed in range(1_000):
-            batch = _batch(app, name, int(rng.integers(1, 9)), seed, theta=0.99, abort_ratio=0.3)
+            events = batch(app, name, int(rng.integers(1, 9)), seed, theta=0.99, abort_ratio=0.3)
             policy = Policy.locking(ORDERED[seed % 3], int(rng.integers(1, 9)), int(rng.integers(0, 4)))
-            wanted, got = serial.run(batch, policy=Policy.serial()), db.run(batch, policy=policy)
+            wanted, got = serial.run(events, policy=Policy.serial()), db.run(events, policy=policy)
             assert got.equals(wanted), f"batch {seed}, {policy}"
             assert db.last_batch.changes == serial.last_batch.changes
-        _same_tables(serial, db)
+        same_tables(serial, db)
 
 
 @pytest.mark.parametrize("scheme", LOCKING)
@@ -55,7 +53,7 @@ def test_a_full_log_grows_while_the_locks_are_held(scheme: str) -> None:
     # The first item ends the transaction's second loop; every item makes a record, or writes it again.
     items = [3, *range(10, 5_000), *range(10, 100)]
     long = {"warehouse": "x", "items": items, "prices": [1] * len(items)}
-    batch = [
+    events = [
         Buy(ts=k, id=k, quantities=[-1 if k % 3 else 1] * len(items), **long)
         if k % 2
         else Buy(ts=k, id=k, warehouse="x", items=[10, 11], quantities=[2, -1], prices=[1, 1])
@@ -65,11 +63,11 @@ def test_a_full_log_grows_while_the_locks_are_held(scheme: str) -> None:
         for side in (serial, db):
             side.load(Stock, [{"warehouse": "x", "item": i, "quantity": 1} for i in range(10, 20)])
         threads = 1 if scheme == "none" else 3
-        wanted, got = serial.run(batch, policy=Policy.serial()), db.run(batch, policy=Policy.locking(scheme, threads))
+        wanted, got = serial.run(events, policy=Policy.serial()), db.run(events, policy=Policy.locking(scheme, threads))
         assert got.equals(wanted)
         assert {"committed", "aborted"} == set(wanted["status"].to_pylist())
         assert max(log[0].size for log in db._conductor.locked._logs) > LOG_SIZE
-        _same_tables(serial, db)
+        same_tables(serial, db)
 
 
 @pytest.mark.parametrize("name", programs.NAMES)
@@ -88,7 +86,7 @@ def test_without_locks_one_thread_is_right(name: str) -> None:
     law()
 
 
-def test_without_locks_the_tables_stay_sound() -> None:
+def test_without_locks_the_tables_staysound() -> None:
     from programs.lifecycle import Churn, Order, lifecycle
 
     rng = np.random.default_rng(2)
@@ -102,77 +100,31 @@ def test_without_locks_the_tables_stay_sound() -> None:
     with lifecycle.open() as db:
         for number in range(40):
             db._conductor.locked.jitter = 2
-            batch = [some(ts) for ts in range(200)]
-            db.run(batch, policy=Policy.locking("none", threads=1 + number % 8))
+            db.run([some(ts) for ts in range(200)], policy=Policy.locking("none", threads=1 + number % 8))
             assert "may be wrong" in db.last_batch.why
             for table in db._tables.by_name.values():
-                _sound(table)
+                sound(table)
         db.run([some(ts) for ts in range(200)], policy=Policy.serial())
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_without_locks_workloads_run(name: str) -> None:
-    with _pair(name) as (app, _, db):
+    with pair(name) as (app, _, db):
         for seed, threads in enumerate((2, 8)):
-            db.run(_batch(app, name, 3_000, seed, abort_ratio=0.5), policy=Policy.locking("none", threads))
+            db.run(batch(app, name, 3_000, seed, abort_ratio=0.5), policy=Policy.locking("none", threads))
         for table in db._tables.by_name.values():
-            _sound(table)
+            sound(table)
 
 
 @pytest.mark.parametrize("scheme", LOCKING)
 def test_the_time_of_threads_is_told(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
-    with _pair("sl") as (app, _, db):
+    with pair("sl") as (app, _, db):
         run = db._conductor.run
         monkeypatch.setattr(db._conductor, "run", lambda *given: told.append(run(*given)) or told[-1])
         db._conductor.locked.jitter = JITTER
-        db.run(_batch(app, "sl", 3_000, 0, abort_ratio=0.5), policy=Policy.locking(scheme, 4))
+        db.run(batch(app, "sl", 3_000, 0, abort_ratio=0.5), policy=Policy.locking(scheme, 4))
     (spent,) = (t.spent for t in told)
     assert set(spent) == {"useful", "abort", "lock", "sync", "construct"}
     waits = {"sync", "lock"} if scheme != "none" else set()
     assert {name for name, seconds in spent.items() if seconds > 0} == {"useful", "abort", "construct"} | waits
-
-
-# -- tools --------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _pair(name: str) -> Iterator[tuple[Any, Any, Any]]:
-    """An app and two databases with the same 20 records a table."""
-    workload = WORKLOADS[name]
-    app = workload.app()
-    with app.open() as serial, app.open() as db:
-        for table, rows in bind(app, workload.tables(size=20)).items():
-            serial.load(table, rows)
-            db.load(table, rows)
-        yield app, serial, db
-
-
-def _batch(app: Any, name: str, events: int, seed: int, *, theta: float = 0.99, abort_ratio: float) -> Any:
-    made = WORKLOADS[name].batch(events, seed=seed, first=seed * 10_000, size=20, theta=theta, abort_ratio=abort_ratio)
-    return bind(app, made)
-
-
-def _same(serial: Any, db: Any, batch: Any, policy: Policy) -> None:
-    wanted, got = serial.run(batch, policy=Policy.serial()), db.run(batch, policy=policy)
-    assert got.equals(wanted), policy
-    assert db.last_batch.changes == serial.last_batch.changes, policy
-    assert db.last_batch.aborted == serial.last_batch.aborted, policy
-    _same_tables(serial, db)
-
-
-def _same_tables(serial: Any, db: Any) -> None:
-    for table in serial.program.tables:
-        by_key = [(c.name, "ascending") for c in table.keys]
-        wanted, got = (side.table(table.name).sort_by(by_key) for side in (serial, db))
-        assert got.equals(wanted), table.name
-
-
-def _sound(table: TableState) -> None:
-    """Between batches: every live record is found by its key, and every other row is free, once."""
-    live = table.live_rows()
-    assert np.array_equal(table.rows_of(np.ascontiguousarray(table.stored[:, live])), live)
-    free = table.free[: table.meta[FREE]]
-    assert np.array_equal(np.sort(np.concatenate([live, free])), np.arange(table.meta[ROWS]))
-    assert table.meta[USED] == live.size == np.count_nonzero(table.slots[1::2] != -1)
-    assert not table.flags[free].any()

@@ -72,6 +72,18 @@ class Conductor:
         why = "as asked" if policy.scheme != "none" else "as asked; without locks its results may be wrong"
         return Conducted(policy, why, spent)
 
+    def explain(self, running: Running, policy: Policy, titles: list[str], record: Callable[[Any, int], str]) -> str:
+        """What a graph policy would do with a batch, part by part; nothing runs."""
+        out, start = [], 0
+        for alone in [*self._alone(running), running.count]:
+            if start < alone:
+                batch = self.versioned.begin(running, policy, start, int(alone))
+                out.append(batch.explain(titles[start:alone], record))
+            if alone < running.count:
+                out.append(f"alone, since its keys come from state: {titles[alone]}\n")
+            start = int(alone) + 1
+        return "\n".join(out)
+
     def close(self) -> None:
         self.chooser.costs.keep()
         if self._versioned is not None:

@@ -39,6 +39,7 @@ from penstock.plan.ir import Plan
 from penstock.schedule import explore
 from penstock.schedule.chains import chains
 from penstock.schedule.choose import Features
+from penstock.schedule.explain import explain
 from penstock.schedule.graph import (
     COMMITTED,
     Graph,
@@ -214,6 +215,20 @@ class Batch:
         self.install(graph)
         building = built - begun + time.perf_counter() - worked
         return spent(self.threads, state, worked - built) | {"construct": building * self.threads}
+
+    def explain(self, titles: list[str], record: Callable[[Any, int], str]) -> str:
+        """The graph and the schedule of these events, which do not run. record: a table and a row as text."""
+        graph = self.graph()
+        pieces = self.pieces(graph)
+        state = self.prepare(graph, pieces, self.all)
+
+        def named(entry: int) -> str:
+            if graph.record[entry] < 0:
+                return "a record that is not there"
+            n = int(np.searchsorted(self.rows, graph.record[entry], side="right")) - 1
+            return record(self.tables[n], int(graph.record[entry] - self.rows[n]))
+
+        return explain(graph, pieces, self.policy, titles, named, state.task)
 
     def features(self, graph: Graph, known: Features) -> Features:
         """What the graph tells: the hottest record and, where it may matter, the longest path."""
