@@ -68,7 +68,7 @@ class _Explainer:
         w = self.g.prev[e]
         return "sees the state before the batch" if w < 0 else f"after [{w}] of #{self.g.event[w]} (temporal)"
 
-    def piece(self, piece: int) -> str:
+    def piece(self, piece: Any) -> str:
         i = int(self.p.owner[piece])
         return f"#{i}.{piece - int(self.p.first[i])}" if self.p.shape[i] else f"#{i}"
 
