@@ -1,15 +1,39 @@
-"""One workload under several policies, side by side."""
+"""One workload under several policies, side by side.
+
+    round 1      every policy, in turn: warms up, and shows who is hopeless
+    round 2, …   those that are left, in turn, beginning with another each time: these count
+
+A policy that took three times as long as the best in the first round, twice in a row, is left out of the others, and
+the shorter of the two is its time. So that what disturbs the machine disturbs all alike, policies take turns, on the
+same events.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+import shlex
 import statistics
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from penstock import Policy
 from penstock.observe.report import BatchReport
-from penstock.workloads import Knobs
+from penstock.workloads import bind
+
+FIXED = (
+    "serial",
+    *(f"{explore}/transaction/eager" for explore in ("bfs", "dfs", "ready")),
+    *(f"{explore}/operation/{on_abort}" for explore in ("bfs", "dfs", "ready") for on_abort in ("eager", "lazy")),
+    *(f"{explore}/chain/lazy" for explore in ("bfs", "dfs", "ready")),
+)
+HOPELESS = 3.0  # times the best of the first round
+ENOUGH_S = 0.2  # a policy is repeated until it has run for about so long,
+REPEATS = (3, 9)  # but at least and at most so often
 
 
 @dataclass(slots=True)
@@ -18,16 +42,17 @@ class Measured:
 
     policy: Policy
     events: int
+    first: float = 0.0  # warming up; counts only where it is all there is
     seconds: list[float] = field(default_factory=list)
     last: BatchReport | None = None
 
     @property
-    def best(self) -> float:
-        return min(self.seconds)
+    def name(self) -> str:
+        return self.policy.name
 
     @property
     def median(self) -> float:
-        return statistics.median(self.seconds)
+        return statistics.median(self.seconds) if self.seconds else self.first
 
     @property
     def rate(self) -> float:
@@ -38,28 +63,77 @@ class Bench:
     """An app with its tables loaded; batches run on it one after the other."""
 
     def __init__(self, knobs: Any) -> None:
-        self.knobs = knobs
-        self.db = knobs.app().open()
-        for name, table in knobs.tables().items():
-            self.db.load(name, table)
+        self.app = knobs.app()
+        self.db = self.app.open()
+        for table, rows in bind(self.app, knobs.tables()).items():
+            self.db.load(table, rows)
 
-    def warm(self, policies: Iterable[Policy], events: Any) -> None:
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.db.close()
+
+    def warm(self, policies: Iterable[Policy], events: dict[str, Any]) -> None:
         """Compile what these policies need."""
         for policy in policies:
-            if policy.scheme != "adaptive":
-                self.db.run(events, policy=policy)
+            self.run(events, policy)
 
-    def compare(self, knobs: Knobs, policies: Sequence[Policy], repeat: int = 3, seed: int = 1) -> list[Measured]:
-        """Each policy in turn, again and again, so that what disturbs the machine disturbs all alike."""
-        events = knobs.events(seed=seed)
-        out = [Measured(policy, sum(t.num_rows for t in events.values())) for policy in policies]
-        for _ in range(repeat):
-            for one in out:
-                self.db.run(events, policy=one.policy)
-                one.last = self.db.last_batch
-                assert one.last is not None
+    def run(self, events: dict[str, Any], policy: Policy) -> BatchReport:
+        self.db.run(bind(self.app, events), policy=policy)
+        assert self.db.last_batch is not None
+        return self.db.last_batch
+
+    def compare(
+        self, events: dict[str, Any], policies: Sequence[Policy], repeat: int | None = None, hopeless: float = HOPELESS
+    ) -> list[Measured]:
+        """Each policy in turn, again and again; adaptive is never left out."""
+        found = [Measured(policy, sum(t.num_rows for t in events.values())) for policy in policies]
+        for one in found:
+            one.last = self.run(events, one.policy)
+            one.first = one.last.seconds["execute"]
+        best = min(one.first for one in found)
+        for one in found:
+            if one.first > hopeless * best:  # perhaps it was only disturbed
+                one.first = min(one.first, self.run(events, one.policy).seconds["execute"])
+        left = [one for one in found if one.first <= hopeless * best or one.policy.scheme == "adaptive"]
+        for turn in range(repeat or _repeats(best)):
+            begin = turn % len(left)
+            for one in left[begin:] + left[:begin]:
+                one.last = self.run(events, one.policy)
                 one.seconds.append(one.last.seconds["execute"])
-        return out
+        return found
 
-    def close(self) -> None:
-        self.db.close()
+
+def _repeats(seconds: float) -> int:
+    least, most = REPEATS
+    return min(most, max(least, round(ENOUGH_S / seconds)))
+
+
+def parsed(names: Iterable[str], threads: int) -> list[Policy]:
+    return [Policy.parse(name, threads) for name in names]
+
+
+# -- reporting ------------------------------------------------------------------------------------
+
+
+def machine() -> str:
+    model = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return f"{model}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before, Python {platform.python_version()}"
+
+
+def heading() -> dict[str, str]:
+    """What every report begins with. To be called before anything is measured: it states the load."""
+    words = ["python", "-m", "benchmarks.schedulers", *sys.argv[1:]]
+    return {"command": shlex.join(words), "machine": machine()}
+
+
+def write_json(path: Path | None, report: dict[str, Any]) -> None:
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(report, indent=1) + "\n")

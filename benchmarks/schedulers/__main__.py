@@ -1,0 +1,45 @@
+"""python -m benchmarks.schedulers COMMAND"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.schedulers.measure import write_json
+from penstock.schedule.policy import cores
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.schedulers", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    regret = _command(commands, "regret", "adaptive against every fixed policy, over a grid and over time")
+    regret.add_argument("--threads", type=int, default=cores(), help="threads of each policy; default all cores")
+    regret.add_argument("--only", default="", metavar="TEXT", help="only points whose description holds this text")
+    return parser
+
+
+def _command(commands: Any, name: str, help: str) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help)
+    command.add_argument("--quick", action="store_true", help="a few small batches: to see that it runs")
+    command.add_argument("--json", type=Path, metavar="FILE", help="write all numbers to this file")
+    return command
+
+
+def main(words: Sequence[str] | None = None) -> dict[str, Any]:
+    chosen = arguments().parse_args(words)
+    report = run(chosen)
+    write_json(chosen.json, report)
+    return report
+
+
+def run(chosen: argparse.Namespace) -> dict[str, Any]:
+    """A command imports what it needs when it runs."""
+    from benchmarks.schedulers.regret import regret
+
+    return regret(chosen.threads, quick=chosen.quick, only=chosen.only)
+
+
+if __name__ == "__main__":
+    main()

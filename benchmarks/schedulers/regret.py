@@ -1,0 +1,152 @@
+"""Adaptive against every fixed policy: over the grid, and over a workload that changes as it runs.
+
+regret   adaptive's time / the best fixed policy's, less 1. The best is picked afterwards, the luckiest of all
+         that took part, so a policy has some regret against itself: `noise` is adaptive's time over that of
+         the fixed policy that it chose, less 1
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from typing import Any
+
+from benchmarks.schedulers.measure import FIXED, Bench, Measured, heading, parsed
+from benchmarks.schedulers.points import compile_batch, describe, few, grid, same_tables
+from penstock import Policy
+from penstock.workloads import PHASES, Knobs, StreamingLedger, four_phases
+
+GOOD = 0.10
+EACH = 8  # batches a phase
+
+
+def regret(threads: int, *, quick: bool = False, only: str = "") -> dict[str, Any]:
+    report: dict[str, Any] = heading() | {"threads": threads}
+    begun = time.perf_counter()
+    policies = [*parsed(FIXED, threads), Policy.adaptive(threads)]
+    print(f"{report['machine']}\n{'point':58} {'best fixed policy':22} {'ms':>8} {'adaptive':>9} {'regret':>7}  why")
+    chosen = [knobs for knobs in (few() if quick else grid()) if only in describe(knobs)]
+    report["points"] = points = []
+    for _, group in itertools.groupby(chosen, same_tables):
+        points += _points(list(group), policies)
+    if points:
+        report["summary"] = summary(points)
+        _print_summary(report["summary"])
+    base = StreamingLedger(batch=200, keys=500, cost_us=0.3) if quick else StreamingLedger(cost_us=3.0, batch=5_120)
+    report["dynamic"] = dynamic(base, policies, each=2 if quick else EACH)
+    _print_dynamic(report["dynamic"])
+    report["seconds"] = round(time.perf_counter() - begun, 1)
+    print(f"\n{report['command']}: {report['seconds']:.0f} s")
+    return report
+
+
+# -- the grid -------------------------------------------------------------------------------------
+
+
+def _points(group: list[Knobs], policies: list[Policy]) -> list[dict[str, Any]]:
+    """Points that share their tables."""
+    out = []
+    with Bench(group[0]) as bench:
+        bench.warm(policies, compile_batch(group[0]))
+        for knobs in group:
+            out.append(point(knobs, bench.compare(knobs.events(seed=1), policies)))
+            _print_point(out[-1])
+    return out
+
+
+def point(knobs: Knobs, found: list[Measured]) -> dict[str, Any]:
+    *fixed, adaptive = found
+    assert adaptive.last is not None
+    best = min(fixed, key=lambda one: one.median)
+    same = next((one for one in fixed if one.name == adaptive.last.policy), None)
+    return {
+        "point": describe(knobs),
+        "best": best.name,
+        "best_ms": 1000 * best.median,
+        "adaptive_ms": 1000 * adaptive.median,
+        "regret": adaptive.median / best.median - 1,
+        "noise": adaptive.median / same.median - 1 if same else None,
+        "chose": adaptive.last.policy,
+        "threads": adaptive.last.threads,
+        "why": adaptive.last.why,
+        "fixed_ms": {one.name: 1000 * one.median for one in fixed},
+    }
+
+
+def summary(points: list[dict[str, Any]]) -> dict[str, Any]:
+    regrets = [p["regret"] for p in points]
+    worst = max(points, key=lambda p: p["regret"])
+    fixed = {name: statistics.fmean(p["fixed_ms"][name] / p["best_ms"] - 1 for p in points) for name in FIXED}
+    return {
+        "points": len(points),
+        "within_10_percent": sum(r <= GOOD for r in regrets),
+        "mean_regret": statistics.fmean(regrets),
+        "worst_regret": worst["regret"],
+        "worst_point": worst["point"],
+        "mean_regret_of_fixed": fixed,
+    }
+
+
+def _print_point(p: dict[str, Any]) -> None:
+    chose = f"{p['chose']} x{p['threads']}: {p['why']}"
+    times = f"{p['best_ms']:8.2f} {p['adaptive_ms']:9.2f} {p['regret']:7.1%}"
+    print(f"{p['point']:58} {p['best']:22} {times}  {chose}", flush=True)
+
+
+def _print_summary(s: dict[str, Any]) -> None:
+    print(f"\n{s['within_10_percent']} of {s['points']} points within {GOOD:.0%} of the best fixed policy")
+    print(f"regret: mean {s['mean_regret']:.1%}, worst {s['worst_regret']:.1%} at {s['worst_point']}")
+    print("one policy for all points would have had a mean regret of:")
+    for name, mean in sorted(s["mean_regret_of_fixed"].items(), key=lambda item: item[1]):
+        print(f"  {name:22} {mean:8.1%}")
+
+
+# -- the workload that changes --------------------------------------------------------------------
+
+
+def dynamic(base: StreamingLedger, policies: list[Policy], each: int) -> dict[str, Any]:
+    """Every batch once under each policy, in turn; adaptive has seen but the small batch that warms up."""
+    seconds: dict[str, list[float]] = {policy.name: [] for policy in policies}
+    chose, steps = [], []
+    with Bench(base) as bench:
+        bench.warm(policies, compile_batch(base))
+        for step in four_phases(base, each=each, seed=1):
+            steps.append({"phase": step.phase, "batch": step.number})
+            begin = step.number % len(policies)
+            for policy in policies[begin:] + policies[:begin]:
+                last = bench.run(step.events, policy)
+                seconds[policy.name].append(last.seconds["execute"])
+                if policy.scheme == "adaptive":
+                    chose.append(f"{last.policy} x{last.threads}: {last.why}")
+    phases = [phase.name for phase in PHASES]
+    totals = {
+        name: {
+            phase: sum(s for s, step in zip(taken, steps, strict=True) if step["phase"] == phase) for phase in phases
+        }
+        | {"sum": sum(taken)}
+        for name, taken in seconds.items()
+    }
+    fixed = {name: total["sum"] for name, total in totals.items() if name != "adaptive"}
+    best = min(fixed, key=lambda name: fixed[name])
+    return {
+        "workload": describe(base),
+        "batches_a_phase": each,
+        "steps": steps,
+        "seconds": seconds,
+        "totals": totals,
+        "chose": chose,
+        "best_fixed": best,
+        "adaptive_to_best": totals["adaptive"]["sum"] / fixed[best],
+        "beats_every_fixed": totals["adaptive"]["sum"] < fixed[best],
+    }
+
+
+def _print_dynamic(d: dict[str, Any]) -> None:
+    phases = [*(phase.name for phase in PHASES), "sum"]
+    print(f"\nfour phases of {d['batches_a_phase']} batches, {d['workload']}: seconds of execute")
+    print(" " * 22 + "".join(f"{phase:>11}" for phase in phases))
+    for name, total in sorted(d["totals"].items(), key=lambda item: item[1]["sum"]):
+        print(f"{name:22}" + "".join(f"{total[phase]:11.4f}" for phase in phases))
+    answer = "beats every fixed policy" if d["beats_every_fixed"] else f"does not beat {d['best_fixed']}"
+    print(f"adaptive {answer}: {d['adaptive_to_best']:.3f} of the best one's time")
