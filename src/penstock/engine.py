@@ -27,7 +27,6 @@ from penstock.declare.model import TableDef
 from penstock.declare.objects import Table
 from penstock.errors import InputError, StateError
 from penstock.execute import intake
-from penstock.execute.conduct import Conducted, Conductor
 from penstock.execute.intake import Arrived
 from penstock.execute.native import Kernel, Result
 from penstock.execute.order import Ordered, order, titles
@@ -39,6 +38,7 @@ from penstock.publish.outcomes import Outcomes
 from penstock.publish.store import Durable, Memory
 from penstock.publish.stream import Stream
 from penstock.publish.view import View
+from penstock.schedule.conduct import Conducted, Conductor
 from penstock.schedule.policy import Policy
 
 

@@ -30,14 +30,13 @@ from penstock.execute.codegen.program import generate
 from penstock.execute.intake import Arrived
 from penstock.execute.order import Ordered
 from penstock.plan.ir import Plan
-from penstock.schedule import atomics, chains, explore, graph, locks
 from penstock.state import hashing, jit, prefetch, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
 from penstock.state.tables import Tables
 
 # What generated source calls: a kernel kept on disk is good only for these very helpers.
-_HELPERS = (kernels, steps, hashing, jit, prefetch, strings, atomics, chains, explore, graph, locks)
+_HELPERS = (kernels, steps, hashing, jit, prefetch, strings)
 # Straight-line transactions write at most this often; loops grow the log when they need to.
 LOG_SIZE = 1 << 14
 
@@ -250,14 +249,15 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
 
 
-def load_module(source: str, names: dict[str, Any]) -> Any:
+def load_module(source: str, names: dict[str, Any], helpers: tuple[Any, ...] = ()) -> Any:
+    """A generated module; helpers: what it calls besides what every kernel does."""
     digest = hashlib.sha256()
     for text in (
         source,
         __version__,
         nb.__version__,
         sys.version,
-        *(_source_of(m) for m in _HELPERS),
+        *(_source_of(m) for m in (*_HELPERS, *helpers)),
     ):
         digest.update(text.encode())
     name = f"penstock_kernel_{digest.hexdigest()[:24]}"

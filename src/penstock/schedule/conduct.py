@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from penstock.execute.locked import Locked
 from penstock.execute.native import Kernel, Running, cache_directory
 from penstock.execute.order import order
-from penstock.execute.versioned import Versioned
 from penstock.plan.foresee import foresee
 from penstock.schedule.choose import LITTLE, Choice, Chooser, Features, too_little
 from penstock.schedule.costs import Costs
+from penstock.schedule.locked import Locked
 from penstock.schedule.policy import LOCKING, Policy
+from penstock.schedule.versioned import Versioned
 from penstock.state.tables import Tables
 
 # The first events of a batch, run serially, tell what one costs: few if they are dear; in a small batch, none.
