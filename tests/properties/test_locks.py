@@ -29,7 +29,7 @@ def test_hot_records_and_aborts(name: str) -> None:
         runs = product(ORDERED, (1, 2, 5, 8), (0.1, 0.9))
         for seed, (scheme, threads, aborts) in enumerate(runs):
             events = batch(app, name, 1_500, seed, theta=1.1, abort_ratio=aborts)
-            db._conductor.locked.jitter = JITTER if threads % 2 else 0
+            db._conductor.compiled.locked.jitter = JITTER if threads % 2 else 0
             same(serial, db, events, Policy.locking(scheme, threads))
 
 
@@ -66,7 +66,7 @@ def test_a_full_log_grows_while_the_locks_are_held(scheme: str) -> None:
         wanted, got = serial.run(events, policy=Policy.serial()), db.run(events, policy=Policy.locking(scheme, threads))
         assert got.equals(wanted)
         assert {"committed", "aborted"} == set(wanted["status"].to_pylist())
-        assert max(log[0].size for log in db._conductor.locked._logs) > LOG_SIZE
+        assert max(log[0].size for log in db._conductor.compiled.locked._logs) > LOG_SIZE
         same_tables(serial, db)
 
 
@@ -99,7 +99,7 @@ def test_without_locks_the_tables_staysound() -> None:
 
     with lifecycle.open() as db:
         for number in range(40):
-            db._conductor.locked.jitter = 2
+            db._conductor.compiled.locked.jitter = 2
             db.run([some(ts) for ts in range(200)], policy=Policy.locking("none", threads=1 + number % 8))
             assert "may be wrong" in db.last_batch.why
             for table in db._tables.by_name.values():
@@ -122,7 +122,7 @@ def test_the_time_of_threads_is_told(scheme: str, monkeypatch: pytest.MonkeyPatc
     with pair("sl") as (app, _, db):
         run = db._conductor.run
         monkeypatch.setattr(db._conductor, "run", lambda *given: told.append(run(*given)) or told[-1])
-        db._conductor.locked.jitter = JITTER
+        db._conductor.compiled.locked.jitter = JITTER
         db.run(batch(app, "sl", 3_000, 0, abort_ratio=0.5), policy=Policy.locking(scheme, 4))
     (spent,) = (t.spent for t in told)
     assert set(spent) == {"useful", "abort", "lock", "sync", "construct"}
