@@ -228,6 +228,8 @@ class Database:
             aborted={reasons[code - 1]: int(n) for code, n in enumerate(counts) if code and n},
             changes=self._tables.dirty_count(),
             seconds=watch.seconds,
+            threads=conducted.policy.threads,
+            spent=conducted.spent,
         )
 
     def _definition(self, table: Table | str) -> TableDef:

@@ -29,12 +29,14 @@ from penstock.execute.codegen.program import generate
 from penstock.execute.intake import Arrived
 from penstock.execute.order import Ordered
 from penstock.plan.ir import Plan
-from penstock.schedule import atomics, explore, graph, locks
+from penstock.schedule import atomics, chains, explore, graph, locks
 from penstock.state import hashing, jit, prefetch, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
 from penstock.state.tables import Tables
 
+# What generated source calls, by itself or through another of these.
+_CALLED = (kernels, steps, hashing, jit, prefetch, strings, atomics, chains, explore, graph, locks)
 # Straight-line transactions write at most this often; loops grow the log when they need to.
 LOG_SIZE = 1 << 14
 
@@ -231,7 +233,7 @@ def load_module(source: str, names: dict[str, Any]) -> Any:
         __version__,
         nb.__version__,
         sys.version,
-        *(_source_of(m) for m in (kernels, steps, hashing, jit, prefetch, strings, atomics, explore, graph, locks)),
+        *(_source_of(module) for module in _CALLED),
     ):
         digest.update(text.encode())
     name = f"penstock_kernel_{digest.hexdigest()[:24]}"

@@ -11,6 +11,8 @@ Nothing is written to the tables before `install`, and nothing can fail in it.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numba as nb
@@ -18,16 +20,80 @@ import numpy as np
 from numba import types
 
 from penstock.execute.codegen.layout import Argument
-from penstock.execute.codegen.parallel import COUNT, FIND, PLACE, SAMPLE, generate_parallel, lanes_of
+from penstock.execute.codegen.parallel import (
+    COUNT,
+    FIND,
+    PLACE,
+    SAMPLE,
+    generate_state,
+    generate_work,
+    lanes_of,
+    parallel_arguments,
+)
+from penstock.execute.codegen.pieces import VERDICT_BITS, cuts, handed
 from penstock.execute.native import Kernel, Running, load_module, numba_type
 from penstock.execute.team import Team
+from penstock.plan.foresee import foresee
+from penstock.plan.ir import Plan
 from penstock.schedule import explore
-from penstock.schedule.graph import Graph, Memory, Pieces, by_level, depths, empty, heights, link, owners, waits
+from penstock.schedule.chains import chains
+from penstock.schedule.graph import (
+    COMMITTED,
+    Graph,
+    Memory,
+    Pieces,
+    affected,
+    by_level,
+    deal,
+    depths,
+    empty,
+    gates,
+    link,
+    owners,
+    reaches,
+    shapes,
+    waits,
+)
 from penstock.schedule.policy import Policy
 from penstock.state.lanes import dtype
-from penstock.state.table import GRAVES, USED
+from penstock.state.table import USED
 
 _EXPLORE = {"bfs": explore.BFS, "dfs": explore.DFS, "ready": explore.READY}
+_HANDED: dict[str, Any] = {"hand_i": np.int64, "hand_f": np.float64, "hand_b": np.bool_}
+
+
+class Cuts:
+    """The plan's cuts as arrays: shape 0 is a whole event."""
+
+    def __init__(self, plan: Plan) -> None:
+        found = cuts(plan)
+        numbers = {e.name: n for n, e in enumerate(plan.program.events)}
+        shapes_of = [(numbers[t.event], found[t.name]) for t in plan.transactions if t.name in found]
+        self.any = bool(shapes_of)
+        self.handed = handed(plan)
+        self.of_kind = np.zeros(max(1, len(numbers)), np.int64)
+        most = max((len(c.pieces) for _, c in shapes_of), default=1)
+        sites = max((len(p.sites) for _, c in shapes_of for p in c.pieces), default=0) * most
+        self.size = np.ones(len(shapes_of) + 1, np.int64)
+        self.home = np.zeros((len(shapes_of) + 1, max(1, sites)), np.int64)
+        self.decides = np.zeros((len(shapes_of) + 1, most), np.uint8)
+        edges: list[tuple[int, int]] = []
+        starts = [0, 0]
+        for shape, (kind, one) in enumerate(shapes_of, 1):
+            self.of_kind[kind] = shape
+            self.size[shape] = len(one.pieces)
+            for number, piece in enumerate(one.pieces):
+                self.decides[shape, number] = piece.may_abort
+                self.home[shape, list(piece.sites)] = number
+            edges += one.edges
+            starts.append(len(edges))
+        self.edges = np.array(starts, np.int64)
+        self.source = np.array([a for a, _ in edges], np.int64)
+        self.target = np.array([b for _, b in edges], np.int64)
+
+    def pieces(self, *, cautious: bool, **arrays: Any) -> Pieces:
+        fixed = {"size": self.size, "edges": self.edges, "source": self.source, "target": self.target}
+        return Pieces(**arrays, **fixed, decides=self.decides, cautious=np.array([cautious], np.int64))
 
 
 class Versioned:
@@ -36,19 +102,30 @@ class Versioned:
         self.team = Team()
         self.memory = Memory()
         self.jitter = 0
-        self.source, self.wanted = generate_parallel(self.plan, kernel.layout)
+        self.wanted = parallel_arguments(self.plan)
+        self.cuts = Cuts(self.plan)
         self._lanes = [(name, dtype(type_)) for name, type_ in lanes_of(self.plan)]
-        self._module: Any = None
+        self.widths = _widths(self.plan)
+        self._modules: dict[str, Any] = {}
         self._stamp = 0
 
     # -- compiling --------------------------------------------------------------------------
 
-    def _function(self, name: str, *graph: Any) -> Any:
-        """A function of the generated module, compiled for these arguments before the batch's own."""
-        if self._module is None:
-            self._module = load_module(self.source, self.kernel.names())
-        function = getattr(self._module, name)
-        signature = (*(nb.typeof(g) for g in graph), *(numba_type(a) for a in self.wanted))
+    def function(self, name: str, *graph: Any) -> Any:
+        """`accesses` or `install`."""
+        return self._compiled("state", lambda: generate_state(self.plan, self.kernel.layout), name, graph)
+
+    def work(self, cut: bool, graph: Graph, pieces: Pieces, state: explore.State) -> Any:
+        module = "cut" if cut else "whole"
+        generate = partial(generate_work, self.plan, self.kernel.layout, cut=cut)
+        return self._compiled(module, generate, "work", (graph, pieces, state, 0))
+
+    def _compiled(self, module: str, generate: Callable[[], str], name: str, graph: tuple[Any, ...]) -> Any:
+        """A function of a generated module, compiled for these arguments before the batch's own."""
+        if module not in self._modules:
+            self._modules[module] = load_module(generate(), self.kernel.names())
+        function = getattr(self._modules[module], name)
+        signature = (*(nb.typeof(g) for g in graph), *(_type(a) for a in self.wanted))
         if signature not in function.overloads:
             function.compile(signature)
         return function
@@ -60,14 +137,18 @@ class Versioned:
         begun = time.perf_counter()
         batch = Batch(self, running, policy, start, stop)
         graph = batch.graph()
-        pieces = batch.whole(graph)
-        state = batch.prepare(graph, pieces)
+        pieces = batch.pieces(graph)
+        state = batch.prepare(graph, pieces, batch.all)
         built = time.perf_counter()
         batch.work(graph, pieces, state)
+        if policy.on_abort == "lazy" and policy.unit != "transaction":
+            batch.redo(graph, pieces)
         worked = time.perf_counter()
+        if policy.unit != "transaction":
+            batch.settle(graph)
         batch.install(graph)
         ended = time.perf_counter()
-        return _spent(policy.threads, state, worked - built) | {
+        return spent(policy.threads, state, worked - built) | {
             "construct": (built - begun + ended - worked) * policy.threads
         }
 
@@ -84,8 +165,11 @@ class Batch:
         self.versioned, self.running, self.policy = versioned, running, policy
         self.memory, self.team, self.threads = versioned.memory, versioned.team, policy.threads
         self.start, self.stop, self.count = start, stop, stop - start
+        self.kind = running.fixed["kind"][start:stop]
         self.tables = [running.tables[t.name] for t in versioned.plan.program.tables]
         self.entries = 0
+        self.all = self.memory.take("all", self.count, np.uint8)
+        self.all[:] = 1
 
     def given(self, wanted: tuple[Argument, ...]) -> dict[str, Any]:
         """What does not change while these events run; what lies by event, from the first of them on."""
@@ -95,15 +179,17 @@ class Batch:
                 out[argument.name] = out[argument.name][self.start : self.stop]
         return out
 
-    def arguments(self, touched: Any = None) -> list[Any]:
+    def arguments(self) -> list[Any]:
         wanted = self.versioned.wanted
         given = self.given(wanted)
         for name, kind in self.versioned._lanes:
             given[name] = self.memory.take(name, self.entries, kind)
         given["mark"] = self.memory.take("mark", self.entries, np.uint8)
         given["rows"] = self.rows
+        for name, values in self.versioned.cuts.handed.items():
+            given[name] = self.memory.take(name, values * self.count, _HANDED[name]).reshape(values, self.count)
         given["info"] = self.missing
-        given["touched"] = self.missing if touched is None else touched
+        given["touched"] = self.missing  # only `work` lists what it touched, each thread in a list of its own
         return [given[a.name] for a in wanted]
 
     def _lay_rows(self) -> None:
@@ -120,9 +206,12 @@ class Batch:
         first[0] = 0
         self._lay_rows()
         counting = empty(self.memory, first, self.count, 0)
-        accesses = self.versioned._function("accesses", counting, 0, 0, 0)
-        arguments = self.arguments()
-        self.team.split(self.threads, self.count, lambda a, b: accesses(counting, COUNT, a, b, *arguments))
+        accesses = self.versioned.function("accesses", counting, 0, 0, 0)
+        if self.versioned.widths is None:
+            arguments = self.arguments()
+            self.team.split(self.threads, self.count, lambda a, b: accesses(counting, COUNT, a, b, *arguments))
+        else:
+            first[1:] = self.versioned.widths[self.kind]
         np.cumsum(first, out=first)
         self.entries = int(first[-1])
         graph = empty(self.memory, first, self.count, self.entries)
@@ -134,6 +223,7 @@ class Batch:
         graph = self.find()
         stamp, total = self.versioned.stamp(), int(self.rows[-1])
         tails, writers = self.memory.take("tails", total), self.memory.take("writers", total)
+        self.tails = tails
         shares = max(1, min(self.threads, self.entries // 1024))
         self.team.each(shares, lambda k: link(graph, tails, writers, stamp, k, shares))
         return graph
@@ -162,80 +252,146 @@ class Batch:
 
     # -- explore ----------------------------------------------------------------------------
 
-    def whole(self, graph: Graph) -> Pieces:
-        """Every event is one piece."""
-        numbers = self.memory.take("numbers", self.count + 1)
-        numbers[:] = np.arange(self.count + 1)
-        none = np.zeros(0, np.int64)
-        return Pieces(
-            of=graph.event,
-            first=numbers,
-            owner=numbers,
-            shape=self.memory.zeros("shape", self.count, np.uint8),
-            size=np.ones(1, np.int64),
-            edges=np.zeros(2, np.int64),
-            source=none,
-            target=none,
-            decides=np.zeros((1, 1), np.uint8),
-            cautious=np.zeros(1, np.int64),
+    def pieces(self, graph: Graph) -> Pieces:
+        """How the events are cut: not at all, or as far as the plan's cuts go."""
+        cuts = self.versioned.cuts
+        shape = self.memory.zeros("shape", self.count, np.uint8)
+        if self.policy.unit == "transaction" or not cuts.any:
+            numbers = self.memory.take("numbers", self.count + 1)
+            numbers[:] = np.arange(self.count + 1)
+            return cuts.pieces(of=graph.event, first=numbers, owner=numbers[:-1], shape=shape, cautious=False)
+        first = self.memory.take("pieces", self.count + 1)
+        first[0] = 0
+        self.team.split(
+            self.threads, self.count, lambda a, b: shapes(graph, self.kind, cuts.of_kind, cuts.size, shape, first, a, b)
         )
+        np.cumsum(first, out=first)
+        of, owner = self.memory.take("of", self.entries), self.memory.take("owner", int(first[-1]))
+        cautious = self.policy.on_abort == "eager"
+        found = cuts.pieces(of=of, first=first, owner=owner, shape=shape, cautious=cautious)
+        self.team.split(self.threads, self.count, lambda a, b: deal(graph, found, cuts.home, a, b))
+        return found
 
-    def prepare(self, graph: Graph, pieces: Pieces) -> explore.State:
-        tasks = int(pieces.first[self.count])
+    def prepare(self, graph: Graph, pieces: Pieces, active: Any) -> explore.State:
+        """Who waits for whom, in the form that the exploration needs."""
         how = _EXPLORE[self.policy.explore]
-        arrays: dict[str, Any] = {"pending": self.memory.take("pending", tasks)}
-        if how == explore.READY:
-            self.team.split(self.threads, self.count, lambda a, b: waits(graph, pieces, arrays["pending"], a, b))
-            arrays["priority"] = height = self.memory.take("height", tasks)
-            longest = heights(graph, pieces, height)
-            arrays["order"] = _sources(self.memory, arrays["pending"], height, longest)
+        if self.policy.unit == "chain" and active is self.all:
+            arrays = self._chains(graph, pieces, how)
         else:
-            if how == explore.DFS:
-                self.team.split(self.threads, self.count, lambda a, b: waits(graph, pieces, arrays["pending"], a, b))
-            depth = self.memory.take("depth", tasks)
-            levels = int(depths(graph, pieces, depth, self.memory.take("decided", self.count)))
-            arrays["order"] = self.memory.take("order", tasks)
-            arrays["bounds"] = self.memory.take("bounds", levels + 1)
-            by_level(depth, levels, arrays["order"], arrays["bounds"])
-            arrays["heads"] = self.memory.zeros("heads", levels)
-            arrays["arrived"] = self.memory.zeros("arrived", levels)
-        return explore.state(self.memory, self.threads, how, self.versioned.jitter, tasks, **arrays)
+            arrays = self._tasks(graph, pieces, active, how)
+        total = arrays.pop("total")
+        return explore.state(self.memory, self.threads, how, self.versioned.jitter, total, **arrays)
+
+    def _tasks(self, graph: Graph, pieces: Pieces, active: Any, how: int) -> dict[str, Any]:
+        """Every piece is a task."""
+        tasks = pieces.owner.size
+        pending = self.memory.take("pending", tasks)
+        arrays: dict[str, Any] = {"pending": pending}
+        if how != explore.BFS:
+            self.team.split(self.threads, self.count, lambda a, b: waits(graph, pieces, active, pending, a, b))
+            if pieces.cautious[0]:
+                undecided = arrays["undecided"] = self.memory.take("undecided", self.count)
+                gate = arrays["gate"] = self.memory.take("gate", tasks)
+                self.team.split(self.threads, self.count, lambda a, b: gates(pieces, undecided, gate, a, b))
+        if how == explore.READY:
+            reach = self.memory.take("reach", tasks)
+            parts: list[int] = []
+            self.team.split(
+                self.threads,
+                self.count,
+                lambda a, b: parts.append(reaches(graph, pieces, self.tails, reach, a, b)),
+            )
+            total = tasks if active is self.all else int((pending >= 0).sum())
+            return arrays | self._by_height(pending, reach, max(parts, default=0)) | {"total": total}
+        depth = self.memory.take("depth", tasks)
+        levels = int(depths(graph, pieces, active, depth, self.memory.take("decided", self.count)))
+        return arrays | self._by_depth(depth, levels)
+
+    def _chains(self, graph: Graph, pieces: Pieces, how: int) -> dict[str, Any]:
+        """Chains are tasks."""
+        found = chains(self.memory, graph, pieces)
+        arrays = {name: getattr(found, name) for name in ("task", "members", "run", "pending")}
+        if how == explore.READY:
+            longest = int(found.height.max(initial=0))
+            return arrays | self._by_height(found.pending, found.height, longest) | {"total": found.pending.size}
+        return arrays | self._by_depth(found.depth, int(found.depth.max(initial=-1)) + 1)
+
+    def _by_depth(self, depth: Any, levels: int) -> dict[str, Any]:
+        order, bounds = self.memory.take("order", depth.size), self.memory.take("bounds", levels + 1)
+        by_level(depth, levels, order, bounds)
+        total = int(bounds[levels])
+        heads, arrived = self.memory.zeros("heads", levels), self.memory.zeros("arrived", levels)
+        return {"order": order[:total], "bounds": bounds, "heads": heads, "arrived": arrived, "total": total}
+
+    def _by_height(self, pending: Any, height: Any, longest: int) -> dict[str, Any]:
+        """The tasks that wait for nothing, the longest path first."""
+        free = np.flatnonzero(pending == 0)
+        bounds, order = self.memory.take("bounds", longest + 2), self.memory.take("order", free.size)
+        by_level(longest - height[free], longest + 1, order, bounds)
+        return {"priority": height, "order": free[order]}
+
+    # -- run --------------------------------------------------------------------------------
 
     def work(self, graph: Graph, pieces: Pieces, state: explore.State) -> None:
         widest = int(np.diff(graph.first).max(initial=0))
-        function = self.versioned._function("work", graph, pieces, state, 0)
+        function = self.versioned.work(self.policy.unit != "transaction", graph, pieces, state)
+
+        arguments = self.arguments()
+        place = [a.name for a in self.versioned.wanted].index("touched")
 
         def one(me: int) -> None:
             touched = np.empty(2 * widest + 2, np.int64)
-            function(graph, pieces, state, me, *self.arguments(touched))
+            function(graph, pieces, state, me, *arguments[:place], touched, *arguments[place + 1 :])
 
         self.team.each(self.threads, one)
 
+    def redo(self, graph: Graph, pieces: Pieces) -> None:
+        """After running ahead: run again, cautiously, what aborted and all that saw it."""
+        active = self.memory.take("active", self.count, np.uint8)
+        if affected(graph, pieces, active):
+            careful = pieces._replace(cautious=np.ones(1, np.int64))
+            self.work(graph, careful, self.prepare(graph, careful, active))
+
+    def settle(self, graph: Graph) -> None:
+        """The reasons of events that aborted piece by piece; they return nothing."""
+        aborted = np.flatnonzero(graph.verdict != COMMITTED)
+        if aborted.size:
+            result, places = self.running.result, aborted + self.start
+            result.code[places] = graph.verdict[aborted] & ((1 << VERDICT_BITS) - 1)
+            for values, given in result.fields:
+                values[places], given[places] = 0, False
+
     def install(self, graph: Graph) -> None:
-        for table in self.tables:
-            table.dirty = _room(table.dirty, table.capacity + 1)
-        function = self.versioned._function("install", graph, 0, 0)
+        function = self.versioned.function("install", graph, 0, 0)
         arguments = self.arguments()
         self.team.split(self.threads, self.entries, lambda a, b: function(graph, a, b, *arguments))
 
 
-def _room(array: Any, size: int) -> Any:
-    return array if array.size >= size else np.concatenate([array, np.zeros(size - array.size, array.dtype)])
+def _widths(plan: Plan) -> Any:
+    """Kind of event -> its entries, if that is all it takes to count them."""
+    numbers = {e.name: n for n, e in enumerate(plan.program.events)}
+    widths = np.zeros(256, np.int64)  # late events have kinds of their own, and no entries
+    for transaction in plan.transactions:
+        foresight = foresee(transaction)
+        if foresight is not None and foresight.loops:
+            return None
+        widths[numbers[transaction.event]] = 0 if foresight is None else len(foresight.sites)
+    return widths
 
 
-def _sources(memory: Memory, pending: Any, height: Any, longest: int) -> Any:
-    """The tasks that wait for nothing, the longest path first."""
-    free = np.flatnonzero(pending == 0)
-    bounds, order = memory.take("bounds", longest + 2), memory.take("order", free.size)
-    by_level(longest - height[free], longest + 1, order, bounds)
-    return free[order]
+def _type(argument: Argument) -> Any:
+    if argument.owner == "handed":
+        return types.Array(nb.from_dtype(np.dtype(_HANDED[argument.name])), 2, "C")
+    return numba_type(argument)
 
 
-def _spent(threads: int, state: explore.State, wall: float) -> dict[str, float]:
-    """What the threads' clocks say, in seconds. Work is sampled, waiting is not."""
+def spent(threads: int, state: explore.State, wall: float) -> dict[str, float]:
+    """What the threads' clocks say, in seconds of all threads. Work is sampled, waiting is not."""
     own = state.own.reshape(threads, explore.OWN)
-    return {"wall": wall}
-
-
-__all__ = ["Batch", "Versioned"]
-_ = (SAMPLE, GRAVES, types)
+    second = max(1, int(own[:, explore.ALL].max())) / wall
+    useful, abort = (SAMPLE * own[:, k].sum() / second for k in (explore.USEFUL, explore.ABORTING))
+    sync = own[:, explore.WAITING].sum() / second
+    # A thread that comes late to a short batch has waited too.
+    late = threads * wall - own[:, explore.ALL].sum() / second
+    explored = max(0.0, threads * wall - useful - abort - sync - late)
+    return {"useful": useful, "abort": abort, "explore": explored, "sync": sync + late}

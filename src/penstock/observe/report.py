@@ -23,6 +23,8 @@ class BatchReport:
     aborted: dict[str, int]  # by reason
     changes: int  # records written or deleted
     seconds: dict[str, float]  # by stage
+    threads: int = 1
+    spent: dict[str, float] = field(default_factory=dict)  # threads' seconds inside execute: useful, construct, …
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values that JSON can hold."""
@@ -35,7 +37,7 @@ class BatchReport:
         waiting = f"; {self.late} late, {self.held} held" if self.late or self.held else ""
         return (
             f"batch {self.version}: {self.events} events, {self.committed} committed, aborted {reasons}{waiting}; "
-            f"{self.changes} records changed; {self.why}; {1000 * total:.2f} ms ({stages})"
+            f"{self.changes} records changed; {self.policy}: {self.why}; {1000 * total:.2f} ms ({stages})"
         )
 
 

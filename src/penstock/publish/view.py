@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import duckdb
 import pyarrow as pa
 
 
@@ -15,6 +14,8 @@ class View:
 
     def sql(self, query: str) -> pa.Table:
         """DuckDB over the tables, by their names."""
+        import duckdb  # a process that only runs batches needs none
+
         with duckdb.connect() as connection:
             for name, table in self.tables.items():
                 connection.register(name, table)

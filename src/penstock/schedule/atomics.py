@@ -14,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from penstock.state.jit import kernel
+from penstock.state.jit import inlined, kernel
 
 
 def _place(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -103,7 +103,7 @@ def cycles(typingctx: Any) -> Any:
 _LOOKS = 64
 
 
-@kernel
+@inlined
 def pause(looks: Any) -> Any:
     """One more look in vain; how many there were."""
     if looks >= _LOOKS:
@@ -111,14 +111,14 @@ def pause(looks: Any) -> Any:
     return looks + 1
 
 
-@kernel
+@inlined
 def lock(array: Any, at: Any) -> None:
     looks = 0
     while swap(array, at, 1) != 0:
         looks = pause(looks)
 
 
-@kernel
+@inlined
 def unlock(array: Any, at: Any) -> None:
     store(array, at, 0)
 

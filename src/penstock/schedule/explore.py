@@ -17,7 +17,7 @@ import numpy as np
 
 from penstock.schedule import atomics
 from penstock.schedule.graph import Graph, Memory, Pieces
-from penstock.state.jit import kernel
+from penstock.state.jit import inlined
 
 BFS, DFS, READY = range(3)
 # Numbers that threads share, each on a cache line of its own.
@@ -25,12 +25,13 @@ LINE = 8
 HEAD, LOCK, TOP, FILLED, DONE, _SHARED = (k * LINE for k in range(6))
 # A thread's own: what it has finished but not told, where it stands, its cycles by what they were spent on.
 OWN = 16
-COUNT, CURSOR, LEVEL, USEFUL, WAITING, ABORTING, SAMPLES, RANDOM = range(8)
+COUNT, CURSOR, LEVEL, USEFUL, WAITING, ABORTING, ALL, RANDOM = range(8)
 
 
 class State(NamedTuple):
     explore: Any
     threads: Any
+    total: Any  # tasks
     jitter: Any  # tests only: give the core away one time in so many; 0: never
     task: Any  # piece -> task; empty where every piece is a task
     members: Any  # task -> where its pieces begin in `run`; empty likewise
@@ -54,6 +55,7 @@ def state(memory: Memory, threads: int, explore: int, jitter: int, tasks: int, *
     given |= {
         "explore": explore,
         "threads": threads,
+        "total": tasks,
         "jitter": jitter,
         "shared": np.zeros(_SHARED, np.int64),
         "own": np.zeros(threads * OWN, np.int64),
@@ -64,7 +66,7 @@ def state(memory: Memory, threads: int, explore: int, jitter: int, tasks: int, *
     return State(**given)
 
 
-@kernel
+@inlined
 def take(s: State, me: Any, hint: Any) -> Any:
     """The next task of a thread; -1: there is none any more. hint: a task that it made ready itself, or -1."""
     if s.jitter:
@@ -76,12 +78,12 @@ def take(s: State, me: Any, hint: Any) -> Any:
     return _take_own(s, me)
 
 
-@kernel
+@inlined
 def _jitter(s: State, me: Any) -> None:
     atomics.stagger(s.own, me * OWN + RANDOM, s.jitter)
 
 
-@kernel
+@inlined
 def _take_stratum(s: State, me: Any) -> Any:
     own = me * OWN
     while True:
@@ -100,7 +102,7 @@ def _take_stratum(s: State, me: Any) -> Any:
         s.own[own + LEVEL] += 1
 
 
-@kernel
+@inlined
 def _take_own(s: State, me: Any) -> Any:
     own = me * OWN
     at = s.own[own + CURSOR] * s.threads + me
@@ -117,7 +119,7 @@ def _take_own(s: State, me: Any) -> Any:
     return task
 
 
-@kernel
+@inlined
 def _take_ready(s: State, me: Any, hint: Any) -> Any:
     own = me * OWN
     looks, begun = 0, np.int64(0)
@@ -140,7 +142,7 @@ def _take_ready(s: State, me: Any, hint: Any) -> Any:
         if s.own[own + COUNT]:
             atomics.add(s.shared, DONE, s.own[own + COUNT])
             s.own[own + COUNT] = 0
-        if atomics.load(s.shared, DONE) == s.pending.size:
+        if atomics.load(s.shared, DONE) == s.total:
             task = -1
             break
         if looks == 0:
@@ -151,7 +153,7 @@ def _take_ready(s: State, me: Any, hint: Any) -> Any:
     return task
 
 
-@kernel
+@inlined
 def finish(g: Graph, p: Pieces, s: State, me: Any, piece: Any, hint: Any) -> Any:
     """A piece has run: tell what waits for it. The best of the tasks that are ready now, hint among them; or -1."""
     if s.explore == BFS:
@@ -168,6 +170,8 @@ def finish(g: Graph, p: Pieces, s: State, me: Any, piece: Any, hint: Any) -> Any
             hint = _signal(s, piece, p0 + p.target[d], hint)
     if not p.cautious[0]:
         return _release(g, p, s, piece, hint)
+    if s.task.size:
+        return _decide(p, s, piece, hint)
     if p.decides[shape, piece - p0] and atomics.add(s.undecided, i, -1) == 1:
         for k in range(p0, p.first[i + 1]):
             if atomics.add(s.gate, k, -1) == 1:
@@ -177,7 +181,18 @@ def finish(g: Graph, p: Pieces, s: State, me: Any, piece: Any, hint: Any) -> Any
     return hint
 
 
-@kernel
+@inlined
+def _decide(p: Pieces, s: State, piece: Any, hint: Any) -> Any:
+    """Chains as tasks: what follows the other pieces of an event in their chains waits for this one's decision."""
+    i = p.owner[piece]
+    p0 = p.first[i]
+    if p.decides[p.shape[i], piece - p0]:
+        for k in range(p0, p.first[i + 1]):
+            hint = _signal(s, piece, k, hint)
+    return hint
+
+
+@inlined
 def _release(g: Graph, p: Pieces, s: State, piece: Any, hint: Any) -> Any:
     """What a piece wrote may be seen."""
     i = p.owner[piece]
@@ -193,7 +208,7 @@ def _release(g: Graph, p: Pieces, s: State, piece: Any, hint: Any) -> Any:
     return hint
 
 
-@kernel
+@inlined
 def _signal(s: State, piece: Any, waiting: Any, hint: Any) -> Any:
     if s.task.size:
         task = s.task[waiting]
@@ -214,7 +229,7 @@ def _signal(s: State, piece: Any, waiting: Any, hint: Any) -> Any:
 # -- the common heap: the longest path on top ---------------------------------------------------
 
 
-@kernel
+@inlined
 def _push(s: State, task: Any) -> None:
     atomics.lock(s.shared, LOCK)
     n = s.shared[FILLED]
@@ -228,7 +243,7 @@ def _push(s: State, task: Any) -> None:
     atomics.unlock(s.shared, LOCK)
 
 
-@kernel
+@inlined
 def _pop(s: State) -> Any:
     atomics.lock(s.shared, LOCK)
     n = s.shared[FILLED] - 1

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.state.jit import kernel
+from penstock.state.jit import borrowed, inlined, kernel
 
 
 class Graph(NamedTuple):
@@ -29,9 +29,13 @@ class Graph(NamedTuple):
     canon: Any  # entry -> the first entry of the same event and record
     prev: Any  # entry -> the entry whose version it sees, if that event commits; -1: the state before the batch
     next: Any  # entry -> the next entry of its record's chain; -1: none
+    rank: Any  # entry -> how many entries come before it in the chain
     last: Any  # entry -> whether no later entry of the chain may write (uint8)
     source: Any  # entry -> where its version was loaded from, once it has run
-    aborted: Any  # event -> whether it aborted (uint8)
+    verdict: Any  # event in pieces -> the first place of the program that aborted it, and why; or COMMITTED
+
+
+COMMITTED = 1 << 62
 
 
 class Memory:
@@ -55,10 +59,12 @@ class Memory:
 
 def empty(memory: Memory, first: Any, events: int, entries: int) -> Graph:
     """A graph to be filled in."""
-    names = ("event", "record", "canon", "prev", "next", "source")
+    names = ("event", "record", "canon", "prev", "next", "rank", "source")
     whole = {name: memory.take(name, entries) for name in names}
     small = {name: memory.zeros(name, entries, np.uint8) for name in ("writes", "last")}
-    return Graph(first=first, aborted=memory.zeros("aborted", events, np.uint8), **whole, **small)
+    verdict = memory.take("verdict", events)
+    verdict[:] = COMMITTED
+    return Graph(first=first, verdict=verdict, **whole, **small)
 
 
 # What is known of a record's chain while it is linked: the entry, and beside it the batch, so that nothing need be
@@ -70,6 +76,7 @@ _ENTRY = (1 << _SHIFT) - 1
 @kernel
 def link(g: Graph, tails: Any, writers: Any, stamp: Any, share: Any, shares: Any) -> None:
     """The chains of one share of the records. Threads link disjoint shares."""
+    g = borrowed(g)
     tagged = stamp << _SHIFT
     for e in range(g.record.size):
         r = g.record[e]
@@ -77,11 +84,14 @@ def link(g: Graph, tails: Any, writers: Any, stamp: Any, share: Any, shares: Any
             if share == 0:
                 g.canon[e] = e
                 g.prev[e] = g.next[e] = -1
+                g.rank[e] = 0
             continue
-        # Neighbouring records belong to one share, so that two threads do not write to one cache line.
-        if (r >> 6) % shares != share:
+        # Neighbouring records belong to one share, so that two threads do not write to one cache line. Threads pass
+        # over most entries here, so this must be cheap: a division would take as long as all the rest.
+        if (((r >> 6) & 1023) * shares) >> 10 != share:
             continue
         tail = tails[r]
+        g.rank[e] = 0
         if tail >> _SHIFT == stamp:
             tail &= _ENTRY
             if g.event[tail] == g.event[e]:
@@ -94,6 +104,7 @@ def link(g: Graph, tails: Any, writers: Any, stamp: Any, share: Any, shares: Any
                     writers[r] = tagged | tail
                 continue
             g.next[tail] = e
+            g.rank[e] = g.rank[tail] + 1
         g.canon[e] = e
         g.next[e] = -1
         writer = writers[r]
@@ -109,16 +120,23 @@ def link(g: Graph, tails: Any, writers: Any, stamp: Any, share: Any, shares: Any
 @kernel
 def owners(g: Graph, start: Any, stop: Any) -> None:
     """The event of every entry."""
+    g = borrowed(g)
     for i in range(start, stop):
         for e in range(g.first[i], g.first[i + 1]):
             g.event[e] = i
 
 
-@kernel
+@inlined
 def visible(g: Graph, e: Any) -> Any:
-    """The version that an entry sees: its writer's, or past writers that aborted; -1: the state before the batch."""
-    w = g.prev[e]
-    while w >= 0 and g.aborted[g.event[w]]:
+    """The version that an entry sees; -1: the state before the batch."""
+    return standing(g, g.prev[e])
+
+
+@inlined
+def standing(g: Graph, w: Any) -> Any:
+    """This version, or past those whose events aborted, the one before. (An event that runs whole and aborts leaves
+    its versions as it found them.)"""
+    while w >= 0 and g.verdict[g.event[w]] != COMMITTED:
         w = g.source[w]
     return w
 
@@ -142,25 +160,89 @@ class Pieces(NamedTuple):
 
 
 @kernel
-def waits(g: Graph, p: Pieces, pending: Any, start: Any, stop: Any) -> None:
-    """How many versions, and pieces of its own event, each piece waits for."""
+def shapes(g: Graph, kind: Any, shape_of: Any, size: Any, shape: Any, first: Any, start: Any, stop: Any) -> None:
+    """Which events are cut, and into how many pieces. One that means the same record twice stays whole."""
+    g = borrowed(g)
+    for i in range(start, stop):
+        found = shape_of[kind[i]] if kind[i] < shape_of.size else 0
+        for e in range(g.first[i], g.first[i + 1]):
+            if g.canon[e] != e:
+                found = 0
+        shape[i] = found
+        first[i + 1] = size[found]
+
+
+@kernel
+def deal(g: Graph, p: Pieces, home: Any, start: Any, stop: Any) -> None:
+    """The piece of every entry, and the event of every piece. home: shape, site -> piece of the event."""
+    g, p = borrowed(g), borrowed(p)
+    for i in range(start, stop):
+        p0 = p.first[i]
+        for k in range(p0, p.first[i + 1]):
+            p.owner[k] = i
+        for e in range(g.first[i], g.first[i + 1]):
+            p.of[e] = p0 + (home[p.shape[i], e - g.first[i]] if p.shape[i] else 0)
+
+
+@kernel
+def gates(p: Pieces, undecided: Any, gate: Any, start: Any, stop: Any) -> None:
+    """What has to happen before a piece's versions may be seen."""
+    p = borrowed(p)
+    for i in range(start, stop):
+        n = 0
+        for k in range(p.size[p.shape[i]]):
+            n += p.decides[p.shape[i], k]
+        undecided[i] = n
+        for k in range(p.first[i], p.first[i + 1]):
+            gate[k] = 1 + (n > 0)
+
+
+@kernel
+def affected(g: Graph, p: Pieces, active: Any) -> Any:
+    """The events that must run again after running ahead: those that aborted piece by piece, and all that saw them."""
+    g, p = borrowed(g), borrowed(p)
+    count = 0
+    for i in range(active.size):
+        found = p.shape[i] > 0 and g.verdict[i] != COMMITTED
+        for e in range(g.first[i], g.first[i + 1]):
+            w = g.prev[e]
+            if not found and g.canon[e] == e and w >= 0:
+                found = active[g.event[w]] > 0
+        active[i] = found
+        if found:
+            count += 1
+            g.verdict[i] = COMMITTED
+    return count
+
+
+@kernel
+def waits(g: Graph, p: Pieces, active: Any, pending: Any, start: Any, stop: Any) -> None:
+    """How many versions, and pieces of its own event, each piece waits for; those of events not active wait forever."""
+    g, p = borrowed(g), borrowed(p)
     for i in range(start, stop):
         for k in range(p.first[i], p.first[i + 1]):
-            pending[k] = 0
+            pending[k] = 0 if active[i] else -1
+        if not active[i]:
+            continue
         for e in range(g.first[i], g.first[i + 1]):
-            pending[p.of[e]] += g.canon[e] == e and g.prev[e] >= 0
+            w = g.prev[e]
+            pending[p.of[e]] += g.canon[e] == e and w >= 0 and active[g.event[w]] > 0
         for d in range(p.edges[p.shape[i]], p.edges[p.shape[i] + 1]):
             pending[p.first[i] + p.target[d]] += 1
 
 
 @kernel
-def depths(g: Graph, p: Pieces, depth: Any, decided: Any) -> Any:
+def depths(g: Graph, p: Pieces, active: Any, depth: Any, decided: Any) -> Any:
     """Each piece's stratum: one more than the deepest that it waits for; the number of strata."""
+    g, p = borrowed(g), borrowed(p)
     levels = 0
     for i in range(p.shape.size):
         shape, p0 = p.shape[i], p.first[i]
+        decided[i] = -1
         for k in range(p0, p.first[i + 1]):
-            depth[k] = 0
+            depth[k] = 0 if active[i] else -1
+        if not active[i]:
+            continue
         for e in range(g.first[i], g.first[i + 1]):
             w = g.prev[e]
             if g.canon[e] == e and w >= 0:
@@ -169,7 +251,6 @@ def depths(g: Graph, p: Pieces, depth: Any, decided: Any) -> Any:
         for d in range(p.edges[shape], p.edges[shape + 1]):
             a, b = p0 + p.source[d], p0 + p.target[d]
             depth[b] = max(depth[b], depth[a] + 1)
-        decided[i] = 0
         for k in range(p.first[i + 1] - p0):
             if p.cautious[0] and p.decides[shape, k]:
                 decided[i] = max(decided[i], depth[p0 + k])
@@ -178,41 +259,52 @@ def depths(g: Graph, p: Pieces, depth: Any, decided: Any) -> Any:
 
 
 @kernel
-def heights(g: Graph, p: Pieces, height: Any) -> Any:
-    """The longest path that begins with each piece; the longest of all."""
-    height[:] = 1
+def reaches(g: Graph, p: Pieces, tails: Any, reach: Any, start: Any, stop: Any) -> Any:
+    """How much of a chain still lies ahead of each piece, on the longest of its chains; the most of all.
+
+    A path through the graph may change chains and be longer; but it is the hot record's chain that must not wait,
+    and unlike paths, chains can be measured by many threads at once.
+    """
+    g, p = borrowed(g), borrowed(p)
     most = 0
-    for i in range(p.shape.size - 1, -1, -1):
-        shape, p0 = p.shape[i], p.first[i]
-        for d in range(p.edges[shape + 1] - 1, p.edges[shape] - 1, -1):
-            a, b = p0 + p.source[d], p0 + p.target[d]
-            height[a] = max(height[a], height[b] + 1)
+    for i in range(start, stop):
+        for k in range(p.first[i], p.first[i + 1]):
+            reach[k] = 1
         for e in range(g.first[i], g.first[i + 1]):
-            w = g.prev[e]
-            if g.canon[e] != e or w < 0:
-                continue
-            above = height[p.of[e]] + 1
-            height[p.of[w]] = max(height[p.of[w]], above)
-            writer = g.event[w]
-            if p.cautious[0] and p.shape[writer]:
-                for k in range(p.size[p.shape[writer]]):
-                    if p.decides[p.shape[writer], k]:
-                        q = p.first[writer] + k
-                        height[q] = max(height[q], above)
-        for k in range(p0, p.first[i + 1]):
-            most = max(most, height[k])
+            if g.record[e] >= 0:
+                ahead = g.rank[tails[g.record[e]] & _ENTRY] - g.rank[g.canon[e]] + 1
+                reach[p.of[e]] = max(reach[p.of[e]], ahead)
+                most = max(most, ahead)
+    return most
+
+
+@kernel
+def longest(g: Graph, weight: Any) -> Any:
+    """The longest path of whole events, in the weight of each: no schedule can be shorter."""
+    g = borrowed(g)
+    events = g.first.size - 1
+    reached = np.zeros(events, np.float64)
+    most = 0.0
+    for i in range(events):
+        for e in range(g.first[i], g.first[i + 1]):
+            if g.canon[e] == e and g.prev[e] >= 0:
+                reached[i] = max(reached[i], reached[g.event[g.prev[e]]])
+        reached[i] += weight[i]
+        most = max(most, reached[i])
     return most
 
 
 @kernel
 def by_level(level: Any, levels: Any, order: Any, bounds: Any) -> None:
-    """A counting sort: the tasks of each level, in order, and where each level begins."""
+    """A counting sort: the tasks of each level, in order, and where each level begins. Level -1 is left out."""
     bounds[: levels + 1] = 0
     for d in level:
-        bounds[d + 1] += 1
+        if d >= 0:
+            bounds[d + 1] += 1
     for k in range(levels):
         bounds[k + 1] += bounds[k]
     at = bounds[:levels].copy()
     for task in range(level.size):
-        order[at[level[task]]] = task
-        at[level[task]] += 1
+        if level[task] >= 0:
+            order[at[level[task]]] = task
+            at[level[task]] += 1

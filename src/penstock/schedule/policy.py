@@ -74,7 +74,7 @@ class Policy:
     def parse(cls, text: str, threads: int = 0) -> Policy:
         """A policy from its name: adaptive, serial, tstream, lal, lwm, pat, none, or ready/operation/lazy."""
         if text in ("adaptive", "tstream"):
-            return getattr(cls, text)(threads)  # type: ignore[no-any-return]
+            return cls.adaptive(threads) if text == "adaptive" else cls.tstream(threads)
         if text == "serial":
             return cls.serial()
         if text in LOCKING:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numba as nb
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 
 def kernel(function: Any = None, **options: Any) -> Any:
@@ -15,3 +18,31 @@ def kernel(function: Any = None, **options: Any) -> Any:
         return nb.njit(nogil=True, cache=True, **options)(function)
     except RuntimeError:  # neither the package's directory nor the user's cache can be written to
         return nb.njit(nogil=True, **options)(function)
+
+
+def inlined(function: Any) -> Any:
+    """A kernel that is always put in place where it is called: many arrays are dear to hand over."""
+    return kernel(function, forceinline=True)
+
+
+@intrinsic
+def borrowed(typingctx: Any, several: Any) -> Any:
+    """A named tuple's arrays without their owners: kernels need not count who uses them.
+
+    Counting is atomic, so threads that share arrays would spend their time on nothing else. The caller keeps the
+    arrays alive.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        out = []
+        for place, kind in enumerate(several.types):
+            value = builder.extract_value(args[0], place)
+            if isinstance(kind, types.Array):
+                array = context.make_array(kind)(context, builder, value)
+                array.meminfo = cgutils.get_null_value(array.meminfo.type)
+                array.parent = cgutils.get_null_value(array.parent.type)
+                value = array._getvalue()
+            out.append(value)
+        return context.make_tuple(builder, several, out)
+
+    return several(several), codegen

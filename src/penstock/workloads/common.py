@@ -84,21 +84,36 @@ def _names(prefix: str, size: int) -> pa.Array:
     return pa.array([f"{prefix}{i:07d}" for i in range(size)])
 
 
-@lru_cache(maxsize=16)
-def _zipf(size: int, theta: float) -> tuple[npt.NDArray[np.float64], Ints]:
-    """Cumulated probabilities by rank, and the place of each rank."""
-    weights = np.arange(1, size + 1, dtype=np.float64) ** -theta
-    cumulated = np.cumsum(weights)
-    return cumulated / cumulated[-1], np.random.default_rng(size).permutation(size)
+@dataclass(frozen=True, slots=True)
+class _Zipf:
+    cumulated: npt.NDArray[np.float64]  # probabilities by rank, added up; the last is 1
+    guide: npt.NDArray[np.int32]  # for each bin of [0, 1), the rank of its lower end: where the search begins
+    place: Ints  # of each rank
+
+
+@lru_cache(maxsize=32)
+def _zipf(size: int, theta: float) -> _Zipf:
+    cumulated = np.cumsum(np.arange(1, size + 1, dtype=np.float64) ** -theta)
+    cumulated /= cumulated[-1]
+    # Bins are a power of two, so that their ends are exact; with some for each rank, few bins hold more than one end.
+    bins = 1 << (4 * size - 1).bit_length()
+    guide = np.searchsorted(cumulated, np.arange(bins) / bins, side="right").astype(np.int32)
+    return _Zipf(cumulated, guide, np.random.default_rng(size).permutation(size))
 
 
 def draw(rng: np.random.Generator, shape: int | tuple[int, ...], size: int, theta: float) -> Ints:
     """Places of `size` records, skewed by theta; theta 0 is uniform."""
     if theta == 0:
         return rng.integers(0, size, shape)
-    cumulated, place = _zipf(size, theta)
-    # A draw may equal the last cumulated value after rounding; it belongs to the last rank.
-    return place[np.minimum(np.searchsorted(cumulated, rng.random(shape), side="right"), size - 1)]
+    zipf, chance = _zipf(size, theta), rng.random(shape)
+    drawn = chance.reshape(-1)
+    rank = zipf.guide[(drawn * zipf.guide.size).astype(np.int64)]
+    # Upwards from the guide, to the first rank whose cumulated probability is above what was drawn.
+    low = np.flatnonzero(zipf.cumulated[rank] <= drawn)
+    while low.size:
+        rank[low] += 1
+        low = low[zipf.cumulated[rank[low]] <= drawn[low]]
+    return zipf.place[rank].reshape(chance.shape)
 
 
 def draw_other(rng: np.random.Generator, places: Ints, size: int, theta: float) -> Ints:
@@ -124,7 +139,7 @@ def spoil(rng: np.random.Generator, values: Ints, ratio: float, bad: int) -> Int
 def lists(values: Ints) -> pa.ListArray:
     """A list field from one row of numbers an event."""
     count, length = values.shape
-    offsets = np.arange(0, (count + 1) * length, length, dtype=np.int32)
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(length)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.reshape(-1)))
 
 

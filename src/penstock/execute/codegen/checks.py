@@ -28,23 +28,37 @@ def checks(em: Emitter, out: Source, block: Block) -> None:
     if em.logs_touched:
         checks_of_touched(em, out, block)
         return
-    deleted = {op.table for op in block.walk() if op.code == "delete"}
+    for op in written(em, block):
+        check_one(em, out, op, block)
+
+
+def written(em: Emitter, block: Block) -> list[Op]:
+    """The writes of straight-line code whose records are to be checked; one for each record and guard."""
+    found: list[Op] = []
     seen = set()
     for op in block.ops:
         if op.code not in ("write", "insert", "ensure") or not em.plan.checks_of(op.table):
             continue
-        row_id = op.args[0] if op.code == "write" else op.id
-        if (row_id, op.guard) in seen or (row_id, None) in seen:
-            continue
-        seen.add((row_id, op.guard))
-        x = em.row(row_id)
-        tests = [em.val(op.guard)] if op.guard is not None else []
-        if op.table in deleted:
-            tests.append(em.store.alive(em, op.table, x))
-        if tests:
-            out.line(f"if {' and '.join(tests)}:")
-        with out.indented() if tests else nullcontext():
-            checks_of_row(em, out, op.table, x)
+        row_id = row_of(op)
+        if (row_id, op.guard) not in seen and (row_id, None) not in seen:
+            seen.add((row_id, op.guard))
+            found.append(op)
+    return found
+
+
+def row_of(op: Op) -> int:
+    return op.args[0] if op.code == "write" else op.id
+
+
+def check_one(em: Emitter, out: Source, op: Op, block: Block) -> None:
+    x = em.row(row_of(op))
+    tests = [em.val(op.guard)] if op.guard is not None else []
+    if any(other.code == "delete" and other.table == op.table for other in block.walk()):
+        tests.append(em.store.alive(em, op.table, x))
+    if tests:
+        out.line(f"if {' and '.join(tests)}:")
+    with out.indented() if tests else nullcontext():
+        checks_of_row(em, out, op.table, x)
 
 
 def checks_of_touched(em: Emitter, out: Source, block: Block) -> None:

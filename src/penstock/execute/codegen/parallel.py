@@ -9,21 +9,26 @@ All three take the same arguments: the graph's, then those of the serial kernel 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from penstock.declare.model import TableDef
 from penstock.declare.types import Type
 from penstock.execute.codegen import ahead, checks, records, source, versions
 from penstock.execute.codegen.emitter import Emitter
 from penstock.execute.codegen.layout import FIXED, Argument, Layout, event_arguments, out_arguments, table_arguments
+from penstock.execute.codegen.pieces import LANES, VERDICT_BITS, PieceEmitter, cuts
 from penstock.execute.codegen.program import IMPORTS, used_fields
 from penstock.execute.codegen.source import Source
 from penstock.plan.foresee import Foresight, Site, foresee, growing
 from penstock.plan.ir import Op, Plan, TransactionPlan
+from penstock.plan.pieces import Cut, Piece
 
 _DECORATOR = '@nb.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)'
 _MORE = """
 from penstock.schedule import atomics as a_
 from penstock.schedule import explore as x_
 from penstock.schedule import graph as g_
+from penstock.state.jit import borrowed
 """
 # A record that a growing table does not have yet; one that a table will not have in this batch.
 MISSING, NEVER = -2, -1
@@ -32,28 +37,35 @@ COUNT, FIND, PLACE = range(3)
 SAMPLE = 16
 
 
-def generate_parallel(plan: Plan, layout: Layout) -> tuple[str, tuple[Argument, ...]]:
-    """The module's source, and the arguments of its functions after the graph's."""
-    arguments = parallel_arguments(plan)
-    names = ", ".join(a.name for a in arguments)
+def generate_state(plan: Plan, layout: Layout) -> str:
+    """The source of `accesses` and `install`."""
     writer = _Writer(plan, layout)
+    return _module(
+        plan, (("accesses", "g, mode, start, stop", writer.accesses), ("install", "g, start, stop", writer.install))
+    )
+
+
+def generate_work(plan: Plan, layout: Layout, *, cut: bool) -> str:
+    """The source of `work`; with `cut`, for pieces of events too."""
+    writer = _Writer(plan, layout, cut=cut)
+    return _module(plan, (("work", "g, p, s, me", writer.work),))
+
+
+def _module(plan: Plan, functions: tuple[tuple[str, str, Callable[[Source], None]], ...]) -> str:
+    names = ", ".join(a.name for a in parallel_arguments(plan))
     out = Source()
     out.text(IMPORTS)
     out.text(_MORE)
     for name, udf in plan.udfs:
         out.text(source.udf_wrapper(name, source.fingerprint(udf.function)))
-    for function, more in (
-        ("accesses", "g, mode, start, stop"),
-        ("work", "g, p, s, me"),
-        ("install", "g, start, stop"),
-    ):
+    for function, more, write in functions:
         out.line("")
         out.line("")
         out.line(_DECORATOR)
         out.line(f"def {function}({more}, {names}):")
         with out.indented():
-            getattr(writer, function)(out)
-    return str(out), arguments
+            write(out)
+    return str(out)
 
 
 def parallel_arguments(plan: Plan) -> tuple[Argument, ...]:
@@ -67,14 +79,18 @@ def parallel_arguments(plan: Plan) -> tuple[Argument, ...]:
     for number, event in enumerate(plan.program.events):
         out += event_arguments(plan, number, used[event.name])
     out += [Argument("mark", "version", part="flags"), Argument("rows", "version", part="rows")]
+    out += [Argument(name, "handed", part=name) for name in LANES.values()]
     return (*out, *out_arguments(plan))
 
 
 class _Writer:
-    def __init__(self, plan: Plan, layout: Layout) -> None:
+    def __init__(self, plan: Plan, layout: Layout, *, cut: bool = False) -> None:
         self.plan = plan
         self.emitter = Emitter(plan, versions)
         self.emitter.know(layout)
+        self.pieces = PieceEmitter(plan, versions)
+        self.pieces.know(layout)
+        self.cuts = cuts(plan) if cut else {}
         self.tables = {t.name: n for n, t in enumerate(plan.program.tables)}
         self.events = {e.name: n for n, e in enumerate(plan.program.events)}
         self.grows = growing(plan)
@@ -83,6 +99,7 @@ class _Writer:
     # -- accesses ---------------------------------------------------------------------------
 
     def accesses(self, out: Source) -> None:
+        out.line("g = borrowed(g)")
         out.line("begin, record, writes = g.first, g.record, g.writes")
         self.masks(out)
         out.line("for block in range(start, stop, BLOCK):")
@@ -193,10 +210,12 @@ class _Writer:
     # -- work -------------------------------------------------------------------------------
 
     def work(self, out: Source) -> None:
+        out.line("g, p, s = borrowed(g), borrowed(p), borrowed(s)")
         out.line("begin, canon, record = g.first, g.canon, g.record")
         for number, event in enumerate(self.plan.program.events):
             for field in sorted(used_fields(self.plan)[event.name]):
                 out.line(f"any_ok{number}_{field} = ok{number}_{field}.size > 0")
+        out.line("entered = a_.cycles()")
         out.line("hint = -1")
         out.line("ran = 0")
         out.line("while True:")
@@ -221,20 +240,60 @@ class _Writer:
                 out.line("nt = 0")
                 out.line(f"begun = a_.cycles() if ran % {SAMPLE} == 0 else 0")
                 self.transactions(out)
-                out.line("code[i] = c")
                 out.line(f"if ran % {SAMPLE} == 0:")
                 with out.indented():
                     out.line("s.own[me * x_.OWN + (x_.ABORTING if c else x_.USEFUL)] += a_.cycles() - begun")
                 out.line("ran += 1")
                 out.line("hint = x_.finish(g, p, s, me, piece, hint)")
             out.line("s.own[me * x_.OWN + x_.COUNT] += 1")
-        out.line("s.own[me * x_.OWN + x_.SAMPLES] = ran")
+        out.line("s.own[me * x_.OWN + x_.ALL] = a_.cycles() - entered")
 
     def transactions(self, out: Source) -> None:
         for k, (transaction, event, foresight) in enumerate(self.foreseen):
             out.line(f"{'elif' if k else 'if'} kind[i] == {event}:  # {transaction.name}({transaction.event})")
             with out.indented():
-                self.whole(out, transaction, event, foresight)
+                cut = self.cuts.get(transaction.name)
+                if cut is None:
+                    self.whole(out, transaction, event, foresight)
+                    continue
+                out.line("part = piece - p.first[i] if p.shape[i] else -1")
+                for number, piece in enumerate(cut.pieces):
+                    out.line(f"{'elif' if number else 'if'} part == {number}:")
+                    with out.indented():
+                        self.part(out, transaction, event, foresight, cut, number, piece)
+                out.line("else:")
+                with out.indented():
+                    self.whole(out, transaction, event, foresight)
+
+    def part(
+        self,
+        out: Source,
+        transaction: TransactionPlan,
+        event: int,
+        foresight: Foresight,
+        cut: Cut,
+        number: int,
+        piece: Piece,
+    ) -> None:
+        """One piece of an event. Where it stops the event, it says at which place of the program."""
+        sites = [(f"at + {n}", foresight.sites[n]) for n in piece.sites]
+        for where, site in sites:
+            self.load_one(out, site, where)
+        out.line("stop = 0")
+        self.pieces.foresight = foresight
+        self.body(
+            out,
+            transaction,
+            event,
+            piece.ops,
+            lambda given: self.pieces.piece(out, transaction.block, cut, number, event, given),
+        )
+        out.line("if c != 0:")
+        with out.indented():
+            for where, site in sites:
+                if site.writes:
+                    self.load_one(out, site, where)
+            out.line(f"a_.lower(g.verdict, i, stop << {VERDICT_BITS} | c)")
 
     def whole(self, out: Source, transaction: TransactionPlan, event: int, foresight: Foresight) -> None:
         ops = {op.id: op for op in transaction.block.walk()}
@@ -244,27 +303,42 @@ class _Writer:
             out.line(f"{versions.base(event, loop)} = {' + '.join(above)}")
             above.append(f"m{event}_{loop} * {len(foresight.of_loop(loop))}")
         self.load(out, event, foresight, again=False)
-        emitter = self.emitter
-        emitter.foresight = foresight
+        self.emitter.foresight = foresight
+
+        def run(given: list[tuple[str, int]]) -> None:
+            self.emitter.block(out, transaction.block, event, given)
+            checks.checks(self.emitter, out, transaction.block)
+
+        self.body(out, transaction, event, tuple(transaction.block.walk()), run)
+        out.line("code[i] = c")
+        if any(s.writes for s in foresight.sites):
+            out.line("if c != 0:")
+            with out.indented():
+                self.load(out, event, foresight, again=True)
+
+    def body(
+        self,
+        out: Source,
+        transaction: TransactionPlan,
+        event: int,
+        ops: tuple[Op, ...],
+        run: Callable[[list[tuple[str, int]]], None],
+    ) -> None:
+        """The one-turn loop of these operations, and what they return."""
         returns = [name for name, _ in self.plan.program.returns]
         types = dict(self.plan.program.returns)
-        given = sorted({op.name for op in transaction.block.walk() if op.code == "give"}, key=returns.index)
+        given = sorted({op.name for op in ops if op.code == "give"}, key=returns.index)
         for name in given:
             out.line(f"given{event}_{returns.index(name)} = False")
             out.line(f"value{event}_{returns.index(name)} = {source.zero(types[name])}")
         out.line("while True:")
         with out.indented():
-            emitter.block(out, transaction.block, event, [(n, returns.index(n)) for n in given])
-            checks.checks(emitter, out, transaction.block)
+            run([(n, returns.index(n)) for n in given])
             for name in given:
                 k = returns.index(name)
                 out.line(f"o{k}[i] = value{event}_{k}")
                 out.line(f"h{k}[i] = given{event}_{k}")
             out.line("break")
-        if any(s.writes for s in foresight.sites):
-            out.line("if c != 0:")
-            with out.indented():
-                self.load(out, event, foresight, again=True)
 
     def load(self, out: Source, event: int, foresight: Foresight, *, again: bool) -> None:
         """What the event sees of each record, to its own entry."""
@@ -307,16 +381,19 @@ class _Writer:
     # -- install ----------------------------------------------------------------------------
 
     def install(self, out: Source) -> None:
+        out.line("g = borrowed(g)")
         self.masks(out)
+        tables = range(len(self.plan.program.tables))
+        # Chains are done with: their links make room for a list of what was written.
+        out.line("fresh, n = g.next, start")
+        for t in tables:
+            out.line(f"n{t} = 0")
         out.line("for e in range(start, stop):")
         with out.indented():
             out.line("if not g.last[e] or g.record[e] < 0:")
             with out.indented():
                 out.line("continue")
-            out.line("w = e")
-            out.line("while w >= 0 and g.aborted[g.event[w]]:")
-            with out.indented():
-                out.line("w = g.source[w]")
+            out.line("w = g_.standing(g, e)")
             out.line(f"if w < 0 or mark[w] & np.uint8({versions.WROTE}) == 0:")
             with out.indented():
                 out.line("continue")
@@ -326,6 +403,17 @@ class _Writer:
                 with out.indented():
                     self.install_one(out, n, table)
                 word = "elif"
+        for t in tables:
+            out.line(f"d{t} = a_.add(t{t}_meta, 2, n{t})")
+        out.line("for k in range(start, n):")
+        with out.indented():
+            word = "if"
+            for t in reversed(tables):
+                out.line(f"{word} fresh[k] >= rows[{t}]:")
+                with out.indented():
+                    out.line(f"t{t}_dirty[d{t}] = fresh[k] - rows[{t}]")
+                    out.line(f"d{t} += 1")
+                word = "elif"
 
     def install_one(self, out: Source, n: int, table: TableDef) -> None:
         out.line(f"x = np.uint64(g.record[e] - rows[{n}])")
@@ -334,7 +422,9 @@ class _Writer:
         out.line(f"if t{n}_written[x] != batch:")
         with out.indented():
             out.line(f"t{n}_written[x] = batch")
-            out.line(f"t{n}_dirty[a_.add(t{n}_meta, 2, 1)] = np.int64(x)")
+            out.line("fresh[n] = g.record[e]")
+            out.line("n += 1")
+            out.line(f"n{n} += 1")
         out.line(f"lives = mark[w] & np.uint8({versions.ALIVE})")
         out.line(f"if lives != t{n}_flags[x] & np.uint8(1):")
         with out.indented():

@@ -1,0 +1,8 @@
+"""How well batches are scheduled: the papers' studies with our policies, on this machine.
+
+    python -m benchmarks.schedulers regret      adaptive against every fixed policy, over a grid and over time
+    python -m benchmarks.schedulers scaling     1, 2, 4, … cores
+    python -m benchmarks.schedulers figures     the papers' figures
+
+It needs numpy, numba and pyarrow alone (and matplotlib for pictures).
+"""
