@@ -19,7 +19,7 @@ from penstock.workloads import WORKLOADS
 GRAPH = [Policy(explore=e, unit=u, on_abort=a, threads=1) for e, u, a in product(EXPLORE, UNITS, ON_ABORT)]
 EXACT = [*GRAPH, *(Policy.locking(scheme, threads=1) for scheme in LOCKING if scheme != "none")]
 # These between them have all that policies treat differently; compiling the others takes most of a minute each.
-DEFAULT = ("bank", "chase", "lists", "short_circuit", "udfs")
+DEFAULT = ("bank", "chase", "lists")
 JITTER = 20
 
 policies = st.tuples(st.sampled_from(EXACT), st.integers(1, 8)).map(lambda p: p[0].with_threads(p[1]))
@@ -44,7 +44,9 @@ def test_fixed_program_under_policies(name: str) -> None:
     law()
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize(
+    "name", [n if n in ("sl", "gs") else pytest.param(n, marks=pytest.mark.long) for n in WORKLOADS]
+)
 def test_hot_records_and_aborts(name: str) -> None:
     """Twenty records, 1 to 8 threads, up to nine in ten aborting."""
     with pair(name) as (app, serial, db):
@@ -58,7 +60,7 @@ def test_hot_records_and_aborts(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("sl", 600), pytest.param("sl", 6_000, marks=pytest.mark.long), ("smallbank", 600)]
+    ("name", "count"), [("sl", 600), *(pytest.param(n, 4_000, marks=pytest.mark.long) for n in ("sl", "smallbank"))]
 )
 def test_many_small_batches(name: str, count: int) -> None:
     """Threads give their core away at random moments, so that on few cores, too, every order is met."""
