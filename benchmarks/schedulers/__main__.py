@@ -22,6 +22,9 @@ def arguments() -> argparse.ArgumentParser:
     scaling.add_argument("--repeat", type=int, default=2, help="runs of each policy that count; default %(default)s")
     latency = _command(commands, "latency", "batches of 500 events: percentiles of db.run")
     latency.add_argument("--threads", type=int, default=cores(), help="threads of each policy; default all cores")
+    figures = _command(commands, "figures", "the papers' figures: pictures, and figures.json with all numbers")
+    figures.add_argument("--threads", type=int, default=cores(), help="threads of each policy; default all cores")
+    figures.add_argument("--out", type=Path, default=Path("bench-paper"), metavar="DIR", help="default %(default)s")
     return parser
 
 
@@ -58,6 +61,10 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
         from benchmarks.schedulers.latency import latency
 
         return latency(chosen.threads, quick=chosen.quick)
+    if chosen.command == "figures":
+        from benchmarks.schedulers.figures import figures
+
+        return figures(chosen.out, chosen.threads, quick=chosen.quick)
     from benchmarks.schedulers.regret import regret
 
     return regret(chosen.threads, quick=chosen.quick, only=chosen.only)
