@@ -35,6 +35,7 @@ class Panel:
     series: dict[str, list[float]]
     kind: str = "lines"  # bars: x are names; stack: x are policies, series what they spent
     logx: bool = False
+    even: bool = False  # places of x side by side, however far apart they are
     logy: bool = False
     marks: dict[str, float] = field(default_factory=dict)  # words at places of x
 
@@ -106,7 +107,7 @@ class Lab:
             for name, one in zip(names, self.compare(knobs, names), strict=True):
                 series[name].append(one.rate / 1000 * (getattr(knobs, per) if per else 1))
         ylabel = "thousand records / s" if per else RATE
-        return Panel(title, describe(self.sized(base)), xlabel, ylabel, values, series, **look)
+        return Panel(title, describe(self.sized(base), without=knob), xlabel, ylabel, values, series, **look)
 
 
 def studies(lab: Lab) -> Iterator[Study]:
@@ -167,7 +168,9 @@ def knobs_of_tstream(lab: Lab) -> Study:
     base = GrepSum(theta=0.0, length=4, accesses=1, abort_ratio=0.0, cost_us=1.0, batch=5_120)
     panels = [
         lab.sweep("(a) reads", "share of reads", base, "read_ratio", (0.0, 0.25, 0.5, 0.75, 1.0)),
-        lab.sweep("(b) cost", "µs an operation", base, "cost_us", (0.0, 0.1, 0.3, 1.0, 3.0, 10.0), logy=True),
+        lab.sweep(
+            "(b) cost", "µs an operation", base, "cost_us", (0.0, 0.1, 0.3, 1.0, 3.0, 10.0), even=True, logy=True
+        ),
         lab.sweep("(c) skew", "theta", base, "theta", (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)),
         lab.sweep("(d) length", "records of a transaction", base, "length", (1, 2, 4, 8, 16), per="length", logx=True),
     ]
@@ -185,7 +188,7 @@ def intervals(lab: Lab) -> Study:
         count = 5 if lab.quick else max(20, min(200, 400_000 // size))
         for one in percentiles(knobs, names, lab.threads, count):
             p99[one["policy"]].append(one["p99"])
-    where = describe(lab.sized(base))
+    where = describe(lab.sized(base), without="batch")
     waits = Panel("(b) time of a batch, p99", where, "events in a batch", "ms", sizes, p99, logx=True, logy=True)
     return Study("interval", "Streaming Ledger by size of batch", "TStream 13", [rates, waits])
 
@@ -238,7 +241,7 @@ def units(lab: Lab) -> Study:
             cyclic[name].append(one.rate / 1000)
     single, sizes = replace(base, accesses=1), (1_024, 5_120, 20_480, 81_920)
     shares = (0.0, 0.25, 0.5, 0.75, 1.0)
-    where = describe(lab.sized(base))
+    where = describe(lab.sized(base), without="cyclic")
     panels = [
         Panel("(a) circles", where, "", RATE, ["cyclic", "acyclic"], cyclic, "bars"),
         lab.sweep("(b) size of batch", "events in a batch", single, "batch", sizes, names, logx=True),
@@ -253,7 +256,7 @@ def aborts(lab: Lab) -> Study:
     costs, ratios = (0.0, 0.3, 1.0, 3.0, 10.0), (0.0, 0.2, 0.4, 0.6, 0.9)
     many = replace(base, abort_ratio=0.5)
     panels = [
-        lab.sweep("(a) cost, half abort", "µs an operation", many, "cost_us", costs, names, logy=True),
+        lab.sweep("(a) cost, half abort", "µs an operation", many, "cost_us", costs, names, even=True, logy=True),
         lab.sweep("(b) share of aborts", "share", base, "abort_ratio", ratios, names),
     ]
     return Study("abort", "When aborts are handled: Streaming Ledger, transfers", "MorphStream 17", panels)
