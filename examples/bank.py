@@ -78,8 +78,9 @@ def main(folder: Path) -> None:
     for o in sorted(pq.read_table(folder / "out").to_pylist(), key=lambda o: o["ts"]):
         print(f"  {o['ts']} {o['id']} {o['status']} {o['reason'] or o['left']}")
     with bank.open(folder / "state") as db:
-        print("accounts:", {a["id"]: str(a["balance"]) for a in db.table(Account).sort_by("id").to_pylist()})
-        print("as of version 1:", db.sql("select id, balance from account order by id", version=1).to_pydict())
+        for words, version in (("accounts", None), ("as of version 1", 1)):
+            rows = db.sql("select id, balance from account order by id", version).to_pylist()
+            print(f"{words}:", {row["id"]: str(row["balance"]) for row in rows})
     spark.stop()
 
 

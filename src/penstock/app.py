@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.commit import Disk
+from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk
 from penstock.declare.app import Declarations
 from penstock.declare.objects import EventType, Table
 from penstock.execute.reference import Reference
@@ -16,9 +16,6 @@ from penstock.plan.ir import Plan
 
 if TYPE_CHECKING:
     from penstock.engine import Database
-
-# How a state directory is opened unless the caller says otherwise; `App.open` says what each means.
-_DURABLE: dict[str, Any] = {"log": "changes", "retain": 100, "snapshot_every": 50, "background": True, "disk": None}
 
 
 class App(Declarations):
@@ -73,8 +70,8 @@ class App(Declarations):
         path: str | os.PathLike[str] | None = None,
         *,
         log: str = "changes",
-        retain: int = 100,
-        snapshot_every: int = 50,
+        retain: int = RETAIN,
+        snapshot_every: int = SNAPSHOT_EVERY,
         background: bool = True,
         disk: Disk | None = None,
     ) -> Database:
@@ -125,17 +122,17 @@ class App(Declarations):
             watermark=watermark,
             trigger=trigger,
             name=name,
-            **{**_DURABLE, **options},
+            **options,
         )
 
     def apply(self, sources: dict[Any, Any], *, state: str | os.PathLike[str], **options: Any) -> Any:
         """Run static DataFrames as one batch; its outcomes as a DataFrame."""
         from penstock.spark import start
 
-        return start.apply(self.plan, sources, state=state, **{**_DURABLE, **options})
+        return start.apply(self.plan, sources, state=state, **options)
 
     def load(self, table: Table | str, rows: Any, *, state: str | os.PathLike[str], **options: Any) -> None:
         """Fill a table of a state directory: rows, Arrow or a DataFrame."""
         from penstock.spark import start
 
-        start.load(self.plan, table, rows, state=state, **{**_DURABLE, **options})
+        start.load(self.plan, table, rows, state=state, **options)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from penstock.execute import intake
 from penstock.execute.conduct import Conducted, Conductor
 from penstock.execute.intake import Arrived
 from penstock.execute.native import Kernel, Result
-from penstock.execute.order import Ordered, order
+from penstock.execute.order import Ordered, order, titles
 from penstock.execute.waiting import ran, release
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.plan.ir import Plan
@@ -68,22 +69,26 @@ class Database:
         watermark: int | None = None,
         flush: bool = False,
         source: str | None = None,
+        offsets: str | None = None,
     ) -> pa.Table:
         """Run one batch; its outcomes. A batch id that is committed already changes nothing and gives them again.
 
         watermark: hold back what is newer than the highest ts seen minus this much, durably, until its time; flush
-        runs all that is held. source: names the stream whose batches, numbered from 0 without gaps, have these ids.
+        runs all that is held. source: names the stream whose batches, numbered from 0 without gaps, have these ids;
+        offsets: what of the stream this batch is.
         """
         policy = policy or Policy.adaptive()
         watch = Stopwatch()
         with self._gate.writing():
-            stored = None if id is None else self._stored(id, source)
+            stored = None if id is None else self._stored(id, source, offsets)
             if stored is not None:
                 return stored
             with watch.stage("intake"):
                 arrived = intake.events(self.program, batch)
             with watch.stage("order"):
-                arrived, late, stream = self._release(arrived, watermark, flush, source)
+                arrived, late, stream = self._release(arrived, watermark, flush)
+                if source is not None:
+                    stream = self._fed(stream, source, offsets, flush)
                 ordered = order(self.program, arrived, late)
             with watch.stage("encode"):
                 lanes = self._kernel.encode(self._tables, ordered)
@@ -104,6 +109,10 @@ class Database:
             self._store.snapshot_if_due(self._tables)
         observe.publish(report)
         return out
+
+    def warm(self) -> None:
+        """Compile what the adaptive policy may choose, now and not when it is first worth it."""
+        self._conductor.warm()
 
     def load(self, table: Table | str, rows: Any) -> None:
         """Fill a table: rows or an Arrow table. A key that is there already is refused."""
@@ -157,10 +166,10 @@ class Database:
             raise InputError(f"table '{definition.name}' has the key ({names}); got {len(parts)} part(s)")
         return self._store.history(definition, intake.key(definition, parts))
 
-    def stored(self, id: int, source: str | None = None) -> pa.Table | None:
+    def stored(self, id: int, source: str | None = None, offsets: str | None = None) -> pa.Table | None:
         """The outcomes of a batch that is committed already; None if it is not."""
         with self._gate.reading():
-            return self._stored(id, source)
+            return self._stored(id, source, offsets)
 
     def outcomes(self, version: int) -> pa.Table:
         """The outcomes of a retained version."""
@@ -177,9 +186,30 @@ class Database:
         """The stream whose batches these are, once there was one."""
         return self._store.stream.source
 
-    def explain(self) -> str:
-        """The plan of every transaction, as text."""
-        return self.plan.explain()
+    @property
+    def drained(self) -> int | None:
+        """The last version that a stream made by running all that was held, at its end."""
+        return self._store.stream.drained
+
+    def explain(self, batch: Any = None, policy: Policy | None = None) -> str:
+        """The plan of every transaction, as text; or of a small batch its graph and schedule. Nothing runs."""
+        if batch is None:
+            return self.plan.explain()
+        policy = policy or Policy()
+        if policy.scheme != "graph":
+            return f"{policy.name}: no graph is built\n"
+        with self._gate.writing():
+            ordered = order(self.program, intake.events(self.program, batch))
+            lanes = self._kernel.encode(self._tables, ordered)
+            with self._gate.whole():
+                running = self._kernel.begin(self._tables, ordered, lanes, self.version + 1)
+                text = self._conductor.explain(running, policy, titles(self.program, ordered), self._record)
+                self._tables.end_batch()
+        return text
+
+    def _record(self, table: Any, row: int) -> str:
+        key = table.arrow(np.array([row]), self._tables.strings, keys_only=True).to_pylist()[0]
+        return f"{table.definition.name}[{', '.join(map(str, key.values()))}]"
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -197,21 +227,26 @@ class Database:
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _stored(self, id: int, source: str | None) -> pa.Table | None:
+    def _stored(self, id: int, source: str | None, offsets: str | None) -> pa.Table | None:
         if source is not None:
-            self._store.refuse_foreign(id, source)
+            self._store.refuse_foreign(id, source, offsets)
         return self._store.outcomes(id)
 
     def _release(
-        self, arrived: list[Arrived], watermark: int | None, flush: bool, source: str | None
+        self, arrived: list[Arrived], watermark: int | None, flush: bool
     ) -> tuple[list[Arrived], list[Any] | None, Stream]:
         """What of the batch, and of what was held back, runs now; which of it is late; what the stream keeps."""
         before = self._store.stream
-        source = before.source if source is None else source
         if watermark is None and not flush and not before.waiting.held:
-            return arrived, None, Stream(source, before.waiting)
+            return arrived, None, before
         released = release(self.program, arrived, before.waiting, watermark or 0, flush=flush)
-        return released.arrived, released.late, Stream(source, released.waiting)
+        return released.arrived, released.late, replace(before, waiting=released.waiting)
+
+    def _fed(self, stream: Stream, source: str, offsets: str | None, flush: bool) -> Stream:
+        """The stream after the batch that `source` feeds now: one of its own numbers, or its end."""
+        if flush:
+            return replace(stream, source=source, drained=self.version + 1)
+        return replace(stream, source=source, offsets=offsets)
 
     def _report(self, conducted: Conducted, result: Result, ordered: Ordered, watch: Stopwatch) -> BatchReport:
         counts = np.bincount(result.code, minlength=1)

@@ -188,5 +188,7 @@ def test_killed_at_random_moments_with_snapshots_in_the_background(log: str, fol
         after = rng.random() * whole
         was_killed, acknowledged = killed(path, lambda ack, p=path: job(p, log, ack, background=True), after)
         kills += was_killed
+        if not was_killed:
+            whole *= 0.8  # the machine has become faster since that was measured
         check(path, log, acknowledged, prefixes)
     assert kills > 5

@@ -1,24 +1,32 @@
-"""Every policy equals the reference, and says of a batch what the serial one says: on hot records, with aborts."""
+"""Every policy equals the reference, and the serial loop in what it says of a batch: hot records, circles, aborts."""
 
 from itertools import product
 from typing import Any
 
+import numpy as np
 import programs
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from law import agree
+from pairs import batch, pair, same, same_tables, sound
 from settings import EXAMPLES
 
 from penstock.schedule.policy import EXPLORE, LOCKING, ON_ABORT, UNITS, Policy
+from penstock.workloads import WORKLOADS
 
 GRAPH = [Policy(explore=e, unit=u, on_abort=a, threads=1) for e, u, a in product(EXPLORE, UNITS, ON_ABORT)]
 EXACT = [*GRAPH, *(Policy.locking(scheme, threads=1) for scheme in LOCKING if scheme != "none")]
+# These between them have all that policies treat differently; compiling the others takes most of a minute each.
+DEFAULT = ("bank", "chase", "lists", "short_circuit", "udfs")
+JITTER = 20
 
 policies = st.tuples(st.sampled_from(EXACT), st.integers(1, 8)).map(lambda p: p[0].with_threads(p[1]))
 
 
-@pytest.mark.parametrize("name", programs.NAMES)
+@pytest.mark.parametrize(
+    "name", [n if n in DEFAULT else pytest.param(n, marks=pytest.mark.long) for n in programs.NAMES]
+)
 def test_fixed_program_under_policies(name: str) -> None:
     case = programs.case(name)
 
@@ -33,3 +41,69 @@ def test_fixed_program_under_policies(name: str) -> None:
         agree(case.app, rows, batches, policy)
 
     law()
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_hot_records_and_aborts(name: str) -> None:
+    """Twenty records, 1 to 8 threads, up to nine in ten aborting."""
+    with pair(name) as (app, serial, db):
+        runs = product(GRAPH, (1, 2, 5, 8), (0.1, 0.9))
+        for seed, (policy, threads, aborts) in enumerate(runs):
+            events = batch(app, name, 400, seed, theta=1.1, abort_ratio=aborts)
+            db._conductor.versioned.jitter = JITTER if seed % 2 else 0
+            same(serial, db, events, policy.with_threads(threads))
+        for table in db._tables.by_name.values():
+            sound(table)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("sl", 600), pytest.param("sl", 6_000, marks=pytest.mark.long), ("smallbank", 600)]
+)
+def test_many_small_batches(name: str, count: int) -> None:
+    """Threads give their core away at random moments, so that on few cores, too, every order is met."""
+    rng = np.random.default_rng(3)
+    with pair(name) as (app, serial, db):
+        for seed in range(count):
+            events = batch(app, name, int(rng.integers(1, 24)), seed, theta=0.99, abort_ratio=0.4)
+            policy = GRAPH[seed % len(GRAPH)].with_threads(int(rng.integers(1, 9)))
+            db._conductor.versioned.jitter = int(rng.integers(2, 12))
+            wanted, got = serial.run(events, policy=Policy.serial()), db.run(events, policy=policy)
+            assert got.equals(wanted), f"batch {seed}, {policy}"
+            assert db.last_batch.changes == serial.last_batch.changes
+        same_tables(serial, db)
+
+
+def test_tables_that_grow_while_threads_run() -> None:
+    """Keys that are not there yet get a row before threads start; the table may have to grow for them."""
+    from programs.lists import Buy, Stock, lists
+
+    with lists.open() as serial, lists.open() as db:
+        for number, policy in enumerate(GRAPH):
+            events = [
+                Buy(
+                    ts=k,
+                    id=k,
+                    warehouse="x",
+                    items=[k % 7, 400 * number + k, 400 * number + k + 1],
+                    quantities=[1, 2, -3 if k % 5 == 0 else 1],
+                    prices=[1, 1, 1],
+                )
+                for k in range(400)
+            ]
+            same(serial, db, events, policy.with_threads(1 + number % 4))
+        assert len(db._tables["Stock"]) > 1024
+        assert Stock is not None
+
+
+def test_adaptive_says_why_and_is_right() -> None:
+    with pair("sl") as (app, serial, db):
+        db.warm()
+        chosen = set()
+        for seed, cost in enumerate((1e-9, 1e-3, 1e-3, 1e-9)):
+            events = batch(app, "sl", 1_500, seed, abort_ratio=0.2)
+            db._conductor.cost = cost  # what an event is taken to cost, as if earlier batches had shown it
+            same(serial, db, events, Policy.adaptive(threads=2))
+            chosen.add(db.last_batch.policy)
+            assert "events" in db.last_batch.why
+        assert "serial" in chosen
+        assert len(chosen) > 1

@@ -7,14 +7,17 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 from test_stream import (
     NOW,
+    PATIENCE_S,
     START,
     Account,
     Deposit,
@@ -40,7 +43,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:Deprecati
 
 def fails(query: Any, match: str) -> None:
     with pytest.raises(StreamingQueryException, match=match):
-        query.awaitTermination(60)
+        query.awaitTermination(PATIENCE_S)
 
 
 # --- refused at the start ---------------------------------------------------------------------
@@ -109,22 +112,57 @@ def test_two_queries_on_one_directory(spark: Any, tmp_path: Path) -> None:
 # --- while it runs ----------------------------------------------------------------------------
 
 
-def test_a_file_that_lacks_a_column_stops_the_query_until_it_is_replaced(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "drift", "says"),
+    [
+        (
+            direct,
+            "missing",
+            r"InputError: event 'Transfer': .*/FILE has no column 'dst'; it has .*; replace the file by",
+        ),
+        (
+            direct,
+            "type",
+            r"InputError: event 'Transfer', column 'amount' of .*/FILE: needs decimal\(18, 2\), got .*string",
+        ),
+        (frames, "type", r"reading file .*/FILE. Data type mismatches when reading Parquet column \[amount\]"),
+    ],
+    ids=["direct-missing", "direct-type", "frames-type"],
+)
+def test_a_file_that_does_not_fit_stops_the_query_until_it_is_replaced(
+    spark: Any, tmp_path: Path, source: Any, drift: str, says: str
+) -> None:
     some = events(3, 60)
     state = state_of(tmp_path)
     put_cut(tmp_path, some, 3)
     last = sorted((tmp_path / "Transfer").iterdir())[-1]
     whole = pq.read_table(last)
-    pq.write_table(whole.drop("dst"), last)
+    text = whole.schema.set(whole.schema.get_field_index("amount"), pa.field("amount", pa.string()))
+    pq.write_table(whole.drop("dst") if drift == "missing" else whole.cast(text), last)
 
     def again() -> Any:
-        return bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", watermark=100, trigger=NOW)
+        sources = frames(spark, tmp_path) if source is frames else direct(tmp_path)
+        return bank.start(sources, state=state, outcomes=tmp_path / "out", watermark=100, trigger=NOW)
 
     for _ in range(2):
-        fails(again(), rf"InputError.*{last.name} has no column 'dst'")
+        fails(again(), says.replace("FILE", last.name))
     pq.write_table(whole, last)
     finish(again())
     assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+def test_a_column_that_a_dataframe_lacks_in_one_file_is_null_there(spark: Any, tmp_path: Path) -> None:
+    """Spark fills it, as the DataFrame's schema says that it is there; each outcome says which field was null."""
+    some = events(3, 40)
+    state = state_of(tmp_path)
+    put_cut(tmp_path, some, 2)
+    last = sorted((tmp_path / "Transfer").iterdir())[-1]
+    whole = pq.read_table(last)
+    pq.write_table(whole.drop("dst"), last)
+    finish(bank.start(frames(spark, tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW))
+    out = outcomes_in(tmp_path / "out")
+    assert out.num_rows == len(some)
+    assert [r["id"] for r in out.to_pylist() if r["reason"] == "null dst"] == sorted(whole["id"].to_pylist())
 
 
 def test_a_file_that_is_no_parquet(spark: Any, tmp_path: Path) -> None:
@@ -185,8 +223,40 @@ def test_a_function_that_raises_at_the_end_is_heard_of(spark: Any, tmp_path: Pat
 
     query = bank.start(direct(tmp_path), state=state, outcomes=raises, watermark=100, trigger=NOW)
     with pytest.raises(RuntimeError, match="away"):
-        query.awaitTermination(60)
+        query.awaitTermination(PATIENCE_S)
     assert_as_reference(some, state, None)
+
+
+@pytest.mark.parametrize("trigger", [NOW, None])
+def test_what_was_held_to_the_end_is_sent_again_until_it_is_taken(spark: Any, tmp_path: Path, trigger: Any) -> None:
+    some = events(6, 20)
+    state = state_of(tmp_path)
+    put_cut(tmp_path, some, 1)
+    calls: list[tuple[int | None, Any]] = []
+    away = [True, True, False]
+
+    def take(frame: Any, batch_id: int | None) -> None:
+        calls.append((batch_id, frame.toArrow()))
+        if batch_id is None and away.pop(0):
+            raise RuntimeError("the other side is away")
+
+    def again(trigger: Any = NOW) -> Any:
+        return bank.start(direct(tmp_path), state=state, outcomes=take, watermark=100, trigger=trigger)
+
+    with pytest.raises(RuntimeError, match="away"):
+        finish(again())
+    bank.apply({Deposit: spark.createDataFrame(tables_of(events(6, 4, first=900))[Deposit])}, state=state)
+    with pytest.raises(RuntimeError, match="away"):
+        again()
+    query = again(trigger)
+    if trigger is None:
+        query.processAllAvailable()
+        query.stop()
+    finish(query)
+    finish(again())
+    assert [number for number, _ in calls] == [0, None, None, None]
+    assert calls[1][1].equals(calls[2][1]) and calls[2][1].equals(calls[3][1])
+    assert calls[3][1].num_rows == len(some)
 
 
 def test_outcomes_that_cannot_be_written_are_written_at_the_restart(spark: Any, tmp_path: Path) -> None:
@@ -219,6 +289,95 @@ def test_a_checkpoint_that_is_lost(spark: Any, tmp_path: Path) -> None:
     put_cut(tmp_path, more, 1)
     finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW))
     assert_as_reference([*some, *more], state, outcomes_in(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("source", "lost"),
+    [
+        (frames, "offsets and commits"),
+        (frames, "all but the metadata"),
+        (frames, "the last plan"),
+        (frames, "two batches"),
+        (frames, "a batch"),
+        (direct, "offsets and commits"),
+        (direct, "a batch"),
+    ],
+)
+def test_a_checkpoint_that_has_lost_its_newest_offsets(spark: Any, tmp_path: Path, source: Any, lost: str) -> None:
+    """Batches that Spark plans anew have the numbers of batches that have run, and may hold other events."""
+    some = events(12, 80)
+    state = state_of(tmp_path)
+    checkpoint, older = state / "checkpoint", tmp_path / "older"
+    sources = {direct: lambda: direct(tmp_path, None), frames: lambda: frames(spark, tmp_path, 100)}[source]
+
+    def again() -> Any:
+        return bank.start(sources(), state=state, outcomes=tmp_path / "out", trigger=NOW)
+
+    for batch in range(3):
+        put_cut(tmp_path, some[20 * batch : 20 * batch + 20], 1)
+        finish(again())
+        if batch == (1 if lost == "a batch" else 0):
+            shutil.copytree(checkpoint, older)
+    shutil.copytree(checkpoint, tmp_path / "whole")
+    put_cut(tmp_path, some[60:], 1)
+    if lost == "the last plan":
+        for name in ("offsets/2", "offsets/.2.crc", "commits/2", "commits/.2.crc"):
+            (checkpoint / name).unlink(missing_ok=True)
+    elif lost in ("two batches", "a batch"):
+        shutil.rmtree(checkpoint)
+        older.rename(checkpoint)
+    else:
+        for entry in checkpoint.iterdir():
+            if entry.name in ("offsets", "commits") or (entry.is_dir() and lost == "all but the metadata"):
+                shutil.rmtree(entry)
+    fails(again(), "StateError.*checkpoint has lost its newest offsets, or is an older copy; restore the one")
+    # The right one goes on, and nothing has been lost meanwhile.
+    shutil.rmtree(checkpoint)
+    (tmp_path / "whole").rename(checkpoint)
+    finish(again())
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+def test_a_directory_whose_batches_were_numbered_by_hand(spark: Any, tmp_path: Path) -> None:
+    put_cut(tmp_path, events(12, 20), 1)
+    state = state_of(tmp_path)
+    with bank.open(state) as db:
+        db.run([], id=0)
+    fails(
+        bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW),
+        "StateError.*batches up to 0 that no query sent.*use another state directory",
+    )
+
+
+def test_a_list_of_files_that_cannot_be_written(spark: Any, tmp_path: Path) -> None:
+    put_cut(tmp_path, events(13, 20), 1)
+    state = state_of(tmp_path)
+    (state / "sources").mkdir()
+    (state / "sources" / "Transfer.jsonl").symlink_to(tmp_path / "gone" / "list")
+    fails(
+        bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW),
+        r"StateError: cannot write .*/sources/Transfer.jsonl: no such file.*; mend that, and start the query again",
+    )
+
+
+def test_a_list_of_files_that_is_lost(spark: Any, tmp_path: Path) -> None:
+    """Without it the files would be numbered anew, and some taken for others."""
+    some = events(13, 60)
+    state = state_of(tmp_path)
+    put_cut(tmp_path, some[:40], 2)
+
+    def again() -> Any:
+        return bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW)
+
+    finish(again())
+    kept = state / "sources" / "Transfer.jsonl"
+    whole = kept.read_bytes()
+    kept.unlink()
+    put_cut(tmp_path, some[40:], 1)
+    fails(again(), "StateError.*Transfer.jsonl has 0 files.*2 have been read.*restore")
+    kept.write_bytes(whole)
+    finish(again())
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
 
 
 def test_an_older_state_directory(spark: Any, tmp_path: Path) -> None:
@@ -280,7 +439,7 @@ def test_a_disk_that_is_full_or_read_only(spark: Any, small_disk: Path, tmp_path
         except OSError:
             pass
     with pytest.raises((ps.StateError, StreamingQueryException), match=r"(?i)no space"):
-        again().awaitTermination(60)
+        again().awaitTermination(PATIENCE_S)
     # Some room, so that it fails on the way and not at the start.
     for room in (16, 60, 100):
         os.truncate(filler, max(0, filler.stat().st_size - room * 1024))
@@ -323,9 +482,9 @@ def test_ctrl_c_leaves_a_directory_that_goes_on(spark: Any, tmp_path: Path) -> N
             wait_for(lambda: outcomes_in(tmp_path / "out").num_rows > 0 or job.poll() is not None)
             # As a terminal does: to all of its processes.
             os.killpg(job.pid, signal.SIGINT)
-            _, said = job.communicate(timeout=30)
+            _, said = job.communicate(timeout=PATIENCE_S)
         finally:
-            if job.poll() is None:
+            with suppress(ProcessLookupError):
                 os.killpg(job.pid, signal.SIGKILL)
     assert "KeyboardInterrupt" in said
     finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", watermark=5, trigger=NOW))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from test_stream import (
     NOW,
+    PATIENCE_S,
     assert_as_reference,
     bank,
     direct,
@@ -69,16 +70,18 @@ def run_and_kill(root: Path, log: str, chance: random.Random) -> bool:
             [sys.executable, str(script), str(root), log], stdout=said, stderr=said, start_new_session=True
         ) as job,
     ):
-        end = time.monotonic() + 120
-        while job.poll() is None and progress(root) < before + steps:
-            assert time.monotonic() < end, (root / "said").read_text()[-3000:]
-            time.sleep(0.002)
-        time.sleep(chance.uniform(0, 0.05))
-        over = job.poll() is not None
-        # With its JVM; or the JVM finds itself alone.
-        os.kill(job.pid, signal.SIGKILL) if chance.random() < 0.3 and not over else _kill_all(job.pid)
-        job.wait()
-        _kill_all(job.pid)
+        try:
+            end = time.monotonic() + PATIENCE_S
+            while job.poll() is None and progress(root) < before + steps:
+                assert time.monotonic() < end, (root / "said").read_text()[-3000:]
+                time.sleep(0.002)
+            time.sleep(chance.uniform(0, 0.05))
+            over = job.poll() is not None
+            # With its JVM; or the JVM finds itself alone.
+            os.kill(job.pid, signal.SIGKILL) if chance.random() < 0.3 and not over else _kill_all(job.pid)
+            job.wait()
+        finally:
+            _kill_all(job.pid)
     if over:
         assert job.returncode == 0, (root / "said").read_text()[-3000:]
     return over
@@ -92,22 +95,28 @@ def _kill_all(group: int) -> None:
 
 
 def kill_loop(root: Path, log: str, seed: int, kills: int, files: int) -> None:
-    chance = random.Random(seed)
+    print(f"seed {seed}")
+    chance, killed = random.Random(seed), 0
     some = events(seed, files * 10, disorder=8)
     put_cut(root, some, files)
     state = state_of(root)
     for _ in range(kills):
         if run_and_kill(root, log, chance):
             break
+        killed += 1
         out = outcomes_in(root / "out")
         assert len(set(out["id"].to_pylist())) == out.num_rows
         # Whatever moment it was: the directory opens, and what was written is what the log has.
         with bank.open(state, log=log) as db:
             assert db.version >= (max(out["version"].to_pylist()) if out.num_rows else 0)
     script = root / "job.py"
-    done = subprocess.run([sys.executable, str(script), str(root), log], capture_output=True, text=True, timeout=200)
+    command = [sys.executable, str(script), str(root), log]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S)
     assert done.returncode == 0, done.stderr[-3000:]
     assert_as_reference(some, state, outcomes_in(root / "out"))
+    print(f"{killed} kills, {len(some)} events")
+    # Else it was over before most of them.
+    assert killed > kills // 2
 
 
 def test_kills_at_random_moments(tmp_path: Path) -> None:

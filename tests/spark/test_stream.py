@@ -2,11 +2,14 @@
 
 import os
 import random
-import socket
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,11 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
+from penstock.spark.batch import MicroBatch
 from penstock.testing import assert_same_outcomes, assert_same_tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
 
 NOW = {"availableNow": True}
+# How long anything may take before it counts as hung: a machine that does other things as well may be slow.
+PATIENCE_S = 300
 NAMES = ("a", "b", "c", "d")
 START = [{"id": name, "balance": 100} for name in NAMES]
 
@@ -132,8 +138,8 @@ def direct(root: Path, per_batch: int | None = 1) -> dict[Any, Any]:
     return {kind: ps.parquet(root / kind.definition.name, files_per_batch=per_batch) for kind in (Transfer, Deposit)}
 
 
-def finish(query: Any, seconds: int = 90) -> None:
-    assert query.awaitTermination(seconds), f"the query still runs: {query.lastProgress}"
+def finish(query: Any) -> None:
+    assert query.awaitTermination(PATIENCE_S), f"the query still runs: {query.lastProgress}"
 
 
 def outcomes_in(folder: Path) -> pa.Table:
@@ -154,13 +160,12 @@ def assert_as_reference(some: list[Any], state: Path, outcomes: pa.Table | None,
         assert_same_tables(db.table(Account), reference.table(Account), ["id"])
 
 
-def run_python(code: str, folder: Path, *args: Any, timeout: int = 150) -> str:
+def run_python(code: str, folder: Path, *args: Any) -> str:
     """A script in its own process; what it printed."""
     script = folder / "script.py"
     script.write_text(textwrap.dedent(code))
-    done = subprocess.run(
-        [sys.executable, str(script), *map(str, args)], cwd=folder, capture_output=True, text=True, timeout=timeout
-    )
+    command = [sys.executable, str(script), *map(str, args)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     return done.stdout
 
@@ -319,6 +324,43 @@ def test_a_stopped_query_starts_again_and_goes_on(spark: Any, tmp_path: Path, so
     assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
 
 
+@pytest.mark.parametrize("source", [frames, direct])
+def test_a_query_that_is_stopped_before_its_end_is_not_drained(
+    spark: Any, tmp_path: Path, source: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has not read may have to run before what it holds."""
+    some = events(14, 120, disorder=10)
+    put_cut(tmp_path, some, 12)
+    state = state_of(tmp_path)
+
+    def again() -> Any:
+        sources = frames(spark, tmp_path) if source is frames else direct(tmp_path)
+        return bank.start(sources, state=state, outcomes=tmp_path / "out", watermark=30, trigger=NOW)
+
+    some_are_there, stopping = threading.Event(), threading.Event()
+
+    def pause(self: MicroBatch, *batch: Any) -> None:
+        publish(self, *batch)
+        if batch[0].num_rows:
+            some_are_there.set()
+            assert stopping.wait(PATIENCE_S)
+
+    publish = MicroBatch.publish
+    with monkeypatch.context() as patch:
+        patch.setattr(MicroBatch, "publish", pause)
+        query = again()
+        assert some_are_there.wait(PATIENCE_S)
+        stop = threading.Thread(target=query.stop)
+        stop.start()  # it returns once the batch has ended
+        stop.join(1)
+        stopping.set()
+        stop.join(PATIENCE_S)
+        finish(query)
+    assert 0 < outcomes_in(tmp_path / "out").num_rows < len(some)
+    finish(again())
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
 def test_the_directory_is_free_once_the_query_has_stopped(spark: Any, tmp_path: Path) -> None:
     put_cut(tmp_path, events(11, 20), 1)
     state = state_of(tmp_path)
@@ -330,8 +372,8 @@ def test_the_directory_is_free_once_the_query_has_stopped(spark: Any, tmp_path: 
         assert db.table(Account).num_rows == 5
 
 
-def wait_for(what: Any, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
+def wait_for(what: Any) -> None:
+    end = time.monotonic() + PATIENCE_S
     while not what():
         assert time.monotonic() < end, "it did not come to pass"
         time.sleep(0.05)
@@ -355,15 +397,12 @@ RUN = """
         sources = {{Transfer: ps.parquet(root / "Transfer", files_per_batch=1)}}
         schema = "ts long, id string, account string, amount decimal(18,2)"
         sources[Deposit] = spark.readStream.schema(schema).parquet(str(root / "Deposit"))
-        query = bank.start(
-            sources,
-            state=root / "state",
-            outcomes=root / "out",
-            # Under Connect what is held is not drained at the end.
-            watermark=None if way == "connect" else 60,
-            trigger={{"availableNow": True}},
-        )
-        assert query.awaitTermination(120) is not False
+        where = {{"state": root / "state", "outcomes": root / "out", "watermark": 60}}
+        query = bank.start(sources, **where)
+        query.processAllAvailable()
+        query.stop()
+        query = bank.start(sources, trigger={{"availableNow": True}}, **where)
+        query.awaitTermination()
         print("ended", type(query).__module__)
         spark.stop()
 """
@@ -379,37 +418,77 @@ def in_main() -> str:
 
 @pytest.mark.parametrize("master", ["local[1]", "local[*]"])
 def test_other_masters(tmp_path: Path, master: str) -> None:
+    root = tmp_path / "with a space"
     some = events(12, 40, disorder=5)
-    put_cut(tmp_path, some, 2)
-    state = state_of(tmp_path)
-    run_python(RUN.format(app=IMPORTED), tmp_path, tmp_path, "classic", master)
-    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+    put_cut(root, some, 2)
+    state = state_of(root)
+    run_python(RUN.format(app=IMPORTED), root, root, "classic", master)
+    assert_as_reference(some, state, outcomes_in(root / "out"))
 
 
-def wait_for_port(port: int, seconds: float = 60) -> None:
-    """A local Connect server has one fixed port, and the last one may still be leaving it."""
-    until = time.monotonic() + seconds
-    while True:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("0.0.0.0", port))
-                return
-            except OSError:
-                assert time.monotonic() < until, f"port {port} is taken"
-        time.sleep(0.2)
+SERVER = """
+    import sys
+
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
+    # Any port that is free.
+    builder = builder.config("spark.connect.grpc.binding.port", "0").config("spark.log.level", "ERROR")
+    spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    service = getattr(spark._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
+    print(getattr(service, "MODULE$").localPort(), flush=True)
+    sys.stdin.read()  # until who started it closes it, or dies
+    spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Spark Connect server in a process of its own; its address."""
+    for needed in ("grpc", "grpc_status", "pandas"):
+        pytest.importorskip(needed)
+    folder = tmp_path_factory.mktemp("connect")
+    (folder / "server.py").write_text(textwrap.dedent(SERVER))
+    with (
+        open(folder / "said", "w+") as said,
+        subprocess.Popen(
+            [sys.executable, str(folder / "server.py")],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            start_new_session=True,
+        ) as server,
+    ):
+        try:
+            port = server.stdout.readline().strip()
+            assert port.isdigit(), (folder / "said").read_text()[-3000:]
+            yield f"sc://localhost:{port}"
+            server.stdin.close()
+            server.wait(PATIENCE_S)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("where", ["imported", "main"])
-def test_spark_connect(tmp_path: Path, where: str) -> None:
-    pytest.importorskip("grpc")
-    pytest.importorskip("grpc_status")
-    pytest.importorskip("pandas")
-    some = events(13, 40)
-    put_cut(tmp_path, some, 1)
-    state = state_of(tmp_path)
+def test_spark_connect(connect_server: str, tmp_path: Path, where: str) -> None:
+    root = tmp_path / "with a space"
+    some = events(13, 40, disorder=5)
+    put_cut(root, some, 2)
+    state = state_of(root)
     code = RUN.format(app=IMPORTED if where == "imported" else in_main())
-    wait_for_port(15002)
-    printed = run_python(code, tmp_path, tmp_path, "connect", "local[2]")
+    printed = run_python(code, root, root, "connect", connect_server)
     assert "ended pyspark.sql.connect" in printed
-    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+    wait_for(lambda: is_free(state))  # the server's worker that had it leaves a moment after the query
+    assert_as_reference(some, state, outcomes_in(root / "out"))
+
+
+def is_free(state: Path) -> bool:
+    try:
+        bank.open(state).close()
+    except ps.StateError:
+        return False
+    return True

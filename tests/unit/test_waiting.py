@@ -335,3 +335,50 @@ def test_a_watermark_that_is_dropped_runs_all_that_was_held() -> None:
         assert db.held == 2
         assert db.run([Other(ts=3, k=0)])["ts"].to_pylist() == [1, 2, 3]
         assert db.held == 0
+
+
+# --- a stream's own numbers -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("log", ["changes", "input"])
+def test_a_stream_sends_its_last_batch_again_as_it_was_and_no_other(log: str, tmp_path: Path) -> None:
+    def feed(number: int, offsets: str, source: str = "query") -> Any:
+        return db.run([Other(ts=number, k=1)], id=number, source=source, offsets=offsets)
+
+    with app.open(tmp_path, log=log, snapshot_every=1, background=False) as db:
+        feed(0, "plan 0")
+        out = feed(1, "plan 1")
+        db.run([Other(ts=9, k=2)])  # not the stream's: its numbers go on behind it
+    with app.open(tmp_path, log=log) as db:
+        assert feed(1, "plan 1").equals(out)
+        for number, offsets in ((1, "plan 1, made anew"), (0, "plan 0")):
+            with pytest.raises(ps.StateError, match=f"plans batch {number} anew.*run batches up to 1.*restore the one"):
+                feed(number, offsets)
+        with pytest.raises(ps.StateError, match=r"is at batch 3, but .* waits for batch 2"):
+            feed(3, "plan 3")
+        with pytest.raises(ps.StateError, match="written by query query, but this checkpoint is of query other"):
+            feed(2, "plan 2", "other")
+        feed(2, "plan 2")
+        assert db.version == 4
+
+
+def test_a_stream_does_not_take_batches_that_were_numbered_by_hand_for_its_own(tmp_path: Path) -> None:
+    with app.open(tmp_path) as db:
+        db.run([Other(ts=1, k=1)], id=0)
+        with pytest.raises(ps.StateError, match=r"batches up to 0 that no query sent.*use another state directory"):
+            db.stored(0, "query", "plan 0")
+
+
+@pytest.mark.parametrize("log", ["changes", "input"])
+def test_the_version_that_drained_a_stream_is_known_afterwards(log: str, tmp_path: Path) -> None:
+    with app.open(tmp_path, log=log, snapshot_every=1, background=False) as db:
+        assert db.drained is None
+        db.run([Other(ts=1, k=1)], id=0, source="query", offsets="plan 0", watermark=5)
+        assert (db.held, db.drained) == (1, None)
+        out = db.run({}, flush=True, source="query")
+        db.run([Other(ts=9, k=2)])
+    with app.open(tmp_path, log=log) as db:
+        assert (db.held, db.drained) == (0, 2)
+        assert db.outcomes(2).equals(out)
+        db.run({}, flush=True)  # by hand: whoever did has the outcomes
+        assert db.drained == 2

@@ -171,7 +171,7 @@ def _prove(console: Console, bank: Any, db: Any, made: Payments, folder: Path) -
     version = _followed(ran)
     first = ran.filter(pc.less_equal(ran.column("version"), version))
     same = _same(bank, bank.reference(), db, made, first, version)
-    claims.append((same, f"as of batch {version} they equal the uncompiled functions, run one event after another"))
+    claims.append((same, f"as of batch {version} they equal the plain Python functions, run one by one"))
     for holds, claim in claims:
         console.print(f"  [green]✔[/] {claim}" if holds else f"  [red]✘ {claim}[/]")
     if not all(holds for holds, _ in claims):

@@ -43,6 +43,8 @@ class Picture:
             axes.spines[["top", "right"]].set_visible(False)
             axes.grid(axis="y", color="#dddddd", linewidth=0.7)
             axes.set_axisbelow(True)
+            axes.yaxis.set_major_formatter("{x:,.0f}")
+        figure.align_ylabels()
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=120)
         return True
@@ -55,7 +57,8 @@ class Picture:
         # Room above the bars for the words.
         axes.set_ylim(0, 1.15 * axes.get_ylim()[1])
         place = (self.killed + 0.5, axes.get_ylim()[1])
-        axes.annotate("SIGKILL, then restarted", place, (5, -2), textcoords="offset points", color=RED, va="top")
+        words = {"textcoords": "offset points", "color": RED, "va": "top", "backgroundcolor": "white"}
+        axes.annotate("SIGKILL, then restarted", place, (6, -3), **words)
 
     def _aborts(self, axes: Any) -> None:
         reasons = sorted({c["reason"] for c in self.counts if c["status"] == "aborted"})

@@ -52,6 +52,10 @@ from penstock.commit.retain import prune, remove_unfinished
 from penstock.commit.snapshot import Snapshot, write_snapshot
 from penstock.errors import StateError
 
+# Unless the opener says otherwise: how many versions stay readable, and how many batches lie between two snapshots.
+RETAIN = 100
+SNAPSHOT_EVERY = 50
+
 
 class Journal:
     def __init__(
@@ -63,8 +67,8 @@ class Journal:
         *,
         lock: WriterLock | None = None,
         log: str = "changes",
-        retain: int = 100,
-        snapshot_every: int = 50,
+        retain: int = RETAIN,
+        snapshot_every: int = SNAPSHOT_EVERY,
         background: bool = True,
     ) -> None:
         self.path = path
@@ -87,8 +91,8 @@ class Journal:
         identity: dict[str, Any],
         *,
         log: str = "changes",
-        retain: int = 100,
-        snapshot_every: int = 50,
+        retain: int = RETAIN,
+        snapshot_every: int = SNAPSHOT_EVERY,
         background: bool = True,
         disk: Disk | None = None,
     ) -> Journal:

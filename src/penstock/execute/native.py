@@ -29,14 +29,16 @@ from penstock.execute.codegen.program import generate
 from penstock.execute.intake import Arrived
 from penstock.execute.order import Ordered
 from penstock.plan.ir import Plan
-from penstock.schedule import atomics, chains, explore, graph
+from penstock.schedule import atomics, chains, explore, graph, locks
 from penstock.state import hashing, jit, prefetch, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
 from penstock.state.tables import Tables
 
+# What generated source calls: a kernel kept on disk is good only for these very helpers.
+_HELPERS = (kernels, steps, hashing, jit, prefetch, strings, atomics, chains, explore, graph, locks)
 # Straight-line transactions write at most this often; loops grow the log when they need to.
-_LOG_SIZE = 1 << 14
+LOG_SIZE = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +73,12 @@ class Kernel:
         self.plan = plan
         self.source, self.layout = generate(plan)
         self.function = self._compile()
-        self._log = [np.zeros(_LOG_SIZE, np.int64) for _ in range(4)]
+        self._log = [np.zeros(LOG_SIZE, np.int64) for _ in range(4)]
 
     def twin(self) -> Kernel:
         """The same kernel with logs of its own, to run beside this one."""
         other = copy(self)
-        other._log = [np.zeros(_LOG_SIZE, np.int64) for _ in range(4)]
+        other._log = [np.zeros(LOG_SIZE, np.int64) for _ in range(4)]
         return other
 
     # -- compiling --------------------------------------------------------------------------
@@ -231,7 +233,7 @@ def load_module(source: str, names: dict[str, Any]) -> Any:
         __version__,
         nb.__version__,
         sys.version,
-        *(_source_of(m) for m in (kernels, steps, hashing, jit, prefetch, strings, atomics, chains, explore, graph)),
+        *(_source_of(m) for m in _HELPERS),
     ):
         digest.update(text.encode())
     name = f"penstock_kernel_{digest.hexdigest()[:24]}"

@@ -211,3 +211,14 @@ def _ids(arrived: list[Arrived], rows: Any) -> pa.Array:
         else:
             parts.append(pa.nulls(a.table.num_rows, kind))
     return pa.concat_arrays(parts).take(pa.array(rows))
+
+
+def titles(program: Program, batch: Ordered) -> list[str]:
+    """Each event as a person would write it, in order."""
+    tables = {program.events.index(a.event): a for a in batch.arrived}
+    out = []
+    for kind, row in zip(batch.kind.tolist(), batch.pos.tolist(), strict=True):
+        arrived = tables[kind & ~LATE]
+        values = arrived.table.slice(row, 1).to_pylist()[0]
+        out.append(f"{arrived.event.name}({', '.join(f'{k}={v}' for k, v in values.items())})")
+    return out

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -37,6 +38,8 @@ from penstock.plan.foresee import foresee
 from penstock.plan.ir import Plan
 from penstock.schedule import explore
 from penstock.schedule.chains import chains
+from penstock.schedule.choose import Features
+from penstock.schedule.explain import explain
 from penstock.schedule.graph import (
     COMMITTED,
     Graph,
@@ -49,6 +52,7 @@ from penstock.schedule.graph import (
     empty,
     gates,
     link,
+    longest,
     owners,
     reaches,
     shapes,
@@ -105,7 +109,7 @@ class Versioned:
         self.wanted = parallel_arguments(self.plan)
         self.cuts = Cuts(self.plan)
         self._lanes = [(name, dtype(type_)) for name, type_ in lanes_of(self.plan)]
-        self.widths = _widths(self.plan)
+        self.sites, self.widths = _widths(self.plan)
         self._modules: dict[str, Any] = {}
         self._stamp = 0
 
@@ -132,25 +136,22 @@ class Versioned:
 
     # -- one batch --------------------------------------------------------------------------
 
+    def begin(self, running: Running, policy: Policy, start: int, stop: int) -> Batch:
+        return Batch(self, running, policy, start, stop)
+
     def run(self, running: Running, policy: Policy, start: int, stop: int) -> dict[str, float]:
         """Run these events; seconds of all threads together, by what they were spent on."""
         begun = time.perf_counter()
-        batch = _Batch(self, running, policy, start, stop)
-        graph = batch.graph()
-        pieces = batch.pieces(graph)
-        state = batch.prepare(graph, pieces, batch.all)
-        built = time.perf_counter()
-        batch.work(graph, pieces, state)
-        if policy.on_abort == "lazy" and policy.unit != "transaction":
-            batch.redo(graph, pieces)
-        worked = time.perf_counter()
-        if policy.unit != "transaction":
-            batch.settle(graph)
-        batch.install(graph)
-        ended = time.perf_counter()
-        return spent(policy.threads, state, worked - built) | {
-            "construct": (built - begun + ended - worked) * policy.threads
-        }
+        batch = self.begin(running, policy, start, stop)
+        return batch.run(batch.graph(), begun)
+
+    def accesses(self, kind: Any) -> float:
+        """Records that an event reaches, on average; lists are taken for one."""
+        return float(self.sites[kind].mean()) if kind.size else 0.0
+
+    def adopt(self, other: Versioned) -> None:
+        """Take over what another has compiled."""
+        self._modules = self._modules | other._modules
 
     def stamp(self) -> int:
         """A number that no earlier batch used: chains are known by it."""
@@ -158,7 +159,7 @@ class Versioned:
         return self._stamp
 
 
-class _Batch:
+class Batch:
     """The steps of one batch, and the arguments that they share."""
 
     def __init__(self, versioned: Versioned, running: Running, policy: Policy, start: int, stop: int) -> None:
@@ -171,12 +172,17 @@ class _Batch:
         self.all = self.memory.take("all", self.count, np.uint8)
         self.all[:] = 1
 
-    def arguments(self) -> list[Any]:
-        wanted = self.versioned.wanted
-        given = self.running.arguments(wanted)
+    def given(self, wanted: tuple[Argument, ...]) -> dict[str, Any]:
+        """What does not change while these events run; what lies by event, from the first of them on."""
+        out = self.running.arguments(wanted)
         for argument in wanted:
             if argument.owner == "out" or argument.part in ("kind", "pos", "code"):
-                given[argument.name] = given[argument.name][self.start : self.stop]
+                out[argument.name] = out[argument.name][self.start : self.stop]
+        return out
+
+    def arguments(self) -> list[Any]:
+        wanted = self.versioned.wanted
+        given = self.given(wanted)
         for name, kind in self.versioned._lanes:
             given[name] = self.memory.take(name, self.entries, kind)
         given["mark"] = self.memory.take("mark", self.entries, np.uint8)
@@ -193,9 +199,50 @@ class _Batch:
         self.rows = np.cumsum(sizes).astype(np.int64)
         self.missing = np.zeros(max(1, len(self.tables)), np.int64)
 
+    def run(self, graph: Graph, begun: float) -> dict[str, float]:
+        """Explore a graph and put what came of it into the tables; thread-seconds, counted from `begun`."""
+        cut = self.policy.unit != "transaction"
+        pieces = self.pieces(graph)
+        state = self.prepare(graph, pieces, self.all)
+        self.tasks = pieces.owner.size
+        built = time.perf_counter()
+        self.work(graph, pieces, state)
+        if cut and self.policy.on_abort == "lazy":
+            self.redo(graph, pieces)
+        worked = time.perf_counter()
+        if cut:
+            self.settle(graph)
+        self.install(graph)
+        building = built - begun + time.perf_counter() - worked
+        return spent(self.threads, state, worked - built) | {"construct": building * self.threads}
+
+    def explain(self, titles: list[str], record: Callable[[Any, int], str]) -> str:
+        """The graph and the schedule of these events, which do not run. record: a table and a row as text."""
+        graph = self.graph()
+        pieces = self.pieces(graph)
+        state = self.prepare(graph, pieces, self.all)
+
+        def named(entry: int) -> str:
+            if graph.record[entry] < 0:
+                return "a record that is not there"
+            n = int(np.searchsorted(self.rows, graph.record[entry], side="right")) - 1
+            return record(self.tables[n], int(graph.record[entry] - self.rows[n]))
+
+        return explain(graph, pieces, self.policy, titles, named, state.task)
+
+    def features(self, graph: Graph, known: Features) -> Features:
+        """What the graph tells: the hottest record and, where it may matter, the longest path."""
+        chain = int(graph.rank.max(initial=-1)) + 1
+        path = 0.0
+        if chain * self.threads * 4 > self.count:
+            path = float(longest(graph))
+        accesses = self.entries / max(1, self.count)
+        return replace(known, accesses=accesses, chain=chain, path=path)
+
     # -- construct --------------------------------------------------------------------------
 
-    def graph(self) -> Graph:
+    def find(self) -> Graph:
+        """The entries: which records each event may reach."""
         first = self.memory.take("first", self.count + 1)
         first[0] = 0
         self._lay_rows()
@@ -210,6 +257,11 @@ class _Batch:
         self.entries = int(first[-1])
         graph = empty(self.memory, first, self.count, self.entries)
         self._find(graph, accesses)
+        return graph
+
+    def graph(self) -> Graph:
+        """The entries, and the chains of the records."""
+        graph = self.find()
         stamp, total = self.versioned.stamp(), int(self.rows[-1])
         tails, writers = self.memory.take("tails", total), self.memory.take("writers", total)
         self.tails = tails
@@ -356,16 +408,17 @@ class _Batch:
         self.team.split(self.threads, self.entries, lambda a, b: function(graph, a, b, *arguments))
 
 
-def _widths(plan: Plan) -> Any:
-    """Kind of event -> its entries, if that is all it takes to count them."""
+def _widths(plan: Plan) -> tuple[Any, Any]:
+    """Kind of event -> its sites; and the same once more if that is all it takes to count entries, or None."""
     numbers = {e.name: n for n, e in enumerate(plan.program.events)}
     widths = np.zeros(256, np.int64)  # late events have kinds of their own, and no entries
+    fixed = True
     for transaction in plan.transactions:
         foresight = foresee(transaction)
-        if foresight is not None and foresight.loops:
-            return None
-        widths[numbers[transaction.event]] = 0 if foresight is None else len(foresight.sites)
-    return widths
+        if foresight is not None:
+            fixed &= not foresight.loops
+            widths[numbers[transaction.event]] = len(foresight.sites)
+    return widths, widths if fixed else None
 
 
 def _type(argument: Argument) -> Any:

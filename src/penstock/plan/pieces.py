@@ -7,7 +7,8 @@ needed. A value that is needed away from home is exported; pieces that need each
     transfer(src, dst, amount)      piece 0   src: missing? enough? src.balance -= amount
                                     piece 1   dst: missing? dst.balance += amount
 
-A transaction with a loop, or with one record, or whose pieces all need each other, is not cut.
+A transaction with a loop, or with one record, or whose pieces all need each other, is not cut; nor is one with very
+many records, since a kernel's compilation takes longer than its length grows.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 
 from penstock.plan.foresee import Foresight, foresee
 from penstock.plan.ir import Op, Plan, TransactionPlan
+
+_MOST = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ def cut(plan: Plan, transaction: TransactionPlan) -> Cut | None:
         return None
     homes = _Homes(transaction, foresight)
     groups = _merged(len(foresight.sites), homes.needs())
-    if len(set(groups)) < 2:
+    if not 2 <= len(set(groups)) <= _MOST:
         return None
     return _Cutter(plan, transaction, foresight, homes, groups).cut()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.commit import Disk, Journal
+from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk, Journal
 from penstock.declare.model import Program, TableDef
 from penstock.errors import StateError
 from penstock.execute.intake import Arrived
@@ -40,7 +40,7 @@ class Memory:
     def recover(self) -> tuple[Tables, Recovered]:
         return self._tables, Recovered(0, 0, 0.0)
 
-    def refuse_foreign(self, id: int, source: str) -> None:
+    def refuse_foreign(self, id: int, source: str, offsets: str | None) -> None:
         pass
 
     def outcomes(self, id: int) -> pa.Table | None:
@@ -86,11 +86,11 @@ class Durable:
         kernel: Kernel,
         path: str | os.PathLike[str],
         *,
-        log: str,
-        retain: int,
-        snapshot_every: int,
-        background: bool,
-        disk: Disk | None,
+        log: str = "changes",
+        retain: int = RETAIN,
+        snapshot_every: int = SNAPSHOT_EVERY,
+        background: bool = True,
+        disk: Disk | None = None,
     ) -> None:
         if log not in LOGS:
             raise StateError(f'log={log!r} is not a way to log; write log="changes" or log="input"')
@@ -122,15 +122,27 @@ class Durable:
         segment = self._journal.outcomes(id, ["outcomes"])
         return None if segment is None else segment.parts["outcomes"]
 
-    def refuse_foreign(self, id: int, source: str) -> None:
-        """A stream's batches follow one another; a checkpoint and a directory that do not fit are refused."""
+    def refuse_foreign(self, id: int, source: str, offsets: str | None) -> None:
+        """A stream's batches follow one another, and only the last may be sent again, as it was; a checkpoint and a
+        directory that do not fit are refused."""
         known, last = self.stream.source, self._journal.last_id
         if known is not None and known != source:
             raise StateError(
                 f"state directory {self._journal.path} was written by query {known}, but this checkpoint is of query "
                 f"{source}; use the checkpoint that belongs to it, or another state directory"
             )
-        expected = 0 if known is None or last is None else last + 1
+        if known is None and last is not None:
+            raise StateError(
+                f"state directory {self._journal.path} has batches up to {last} that no query sent, so that the "
+                f"batches of query {source} cannot be told from them; use another state directory for it"
+            )
+        if last is not None and (id < last or (id == last and offsets != self.stream.offsets)):
+            raise StateError(
+                f"the checkpoint of query {source} plans batch {id} anew, but state directory {self._journal.path} has "
+                f"run batches up to {last}: the checkpoint has lost its newest offsets, or is an older copy; restore "
+                "the one that belongs to the directory, or use another state directory"
+            )
+        expected = 0 if last is None else last + 1
         if id > expected:
             raise StateError(
                 f"the checkpoint of query {source} is at batch {id}, but state directory {self._journal.path} waits "

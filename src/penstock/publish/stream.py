@@ -1,8 +1,8 @@
-"""What a stream keeps besides tables: which query feeds it, and the events that are held back.
+"""What a stream keeps besides tables: which query feeds it, how far it is, and the events that are held back.
 
 It goes into every segment and snapshot, so that the newest one holds all of it:
 
-    header "stream"       {"source": …, "highest": …, "frontier": …}
+    header "stream"       {"source": …, "offsets": …, "drained": …, "highest": …, "frontier": …}
     part held:Transfer    events held back, in order of arrival
 """
 
@@ -22,10 +22,18 @@ HELD = "held:"
 class Stream:
     source: str | None = None
     waiting: Waiting = field(default_factory=Waiting)
+    offsets: str | None = None  # how its last batch was planned: a batch of that number planned anew is another one
+    drained: int | None = None  # the last version that ran what was held, because the stream had come to its end
 
     def header(self) -> dict[str, Any]:
-        kept = {"source": self.source, "highest": self.waiting.highest, "frontier": self.waiting.frontier}
-        return {} if kept == {"source": None, "highest": None, "frontier": None} else {"stream": kept}
+        kept = {
+            "source": self.source,
+            "offsets": self.offsets,
+            "drained": self.drained,
+            "highest": self.waiting.highest,
+            "frontier": self.waiting.frontier,
+        }
+        return {"stream": kept} if any(value is not None for value in kept.values()) else {}
 
     def parts(self) -> dict[str, pa.Table]:
         return {HELD + name: table for name, table in self.waiting.held.items()}
@@ -34,4 +42,5 @@ class Stream:
     def read(cls, header: dict[str, Any], parts: dict[str, pa.Table]) -> Stream:
         kept = header.get("stream", {})
         held = {name.removeprefix(HELD): table for name, table in parts.items() if name.startswith(HELD)}
-        return cls(kept.get("source"), Waiting(kept.get("highest"), kept.get("frontier"), held))
+        waiting = Waiting(kept.get("highest"), kept.get("frontier"), held)
+        return cls(kept.get("source"), waiting, kept.get("offsets"), kept.get("drained"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -120,3 +121,16 @@ def lock(array: Any, at: Any) -> None:
 @inlined
 def unlock(array: Any, at: Any) -> None:
     store(array, at, 0)
+
+
+@inlined
+def stagger(array: Any, at: Any, odds: Any) -> None:
+    """Give the core away for a while, one time in so many. array[at]: what the thread draws its lots from, not 0."""
+    x = np.uint64(array[at])
+    x ^= x << np.uint64(13)
+    x ^= x >> np.uint64(7)
+    x ^= x << np.uint64(17)
+    array[at] = np.int64(x)
+    if (x >> np.uint64(20)) % np.uint64(odds) == np.uint64(0):
+        for _ in range(np.int64(x & np.uint64(7))):
+            give_way()

@@ -80,15 +80,7 @@ def take(s: State, me: Any, hint: Any) -> Any:
 
 @inlined
 def _jitter(s: State, me: Any) -> None:
-    own = me * OWN + RANDOM
-    x = np.uint64(s.own[own])
-    x ^= x << np.uint64(13)
-    x ^= x >> np.uint64(7)
-    x ^= x << np.uint64(17)
-    s.own[own] = np.int64(x)
-    if (x >> np.uint64(20)) % np.uint64(s.jitter) == np.uint64(0):
-        for _ in range(np.int64(x & np.uint64(7))):
-            atomics.give_way()
+    atomics.stagger(s.own, me * OWN + RANDOM, s.jitter)
 
 
 @inlined

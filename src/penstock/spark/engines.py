@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,9 @@ from typing import Any
 from penstock.engine import Database
 from penstock.errors import StateError
 from penstock.plan.ir import Plan
+
+# Under Spark Connect every query has a worker of its own, which may leave a moment after its query has ended.
+LEAVES_S = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +65,17 @@ def _compiled_away(event: Any) -> Any:
 
 
 def engine(wanted: Opening) -> Database:
-    """This process's engine for the directory; opened if it is not."""
+    """This process's engine for the directory; opened if it is not, as soon as the directory is free."""
     with _mutex:
         _close_ended(wanted.path)
-        if wanted.path not in _held:
-            _held[wanted.path] = _Held(Database(wanted.plan, wanted.path, **wanted.options))
+        until = time.monotonic() + LEAVES_S
+        while wanted.path not in _held:
+            try:
+                return _open(wanted)
+            except StateError as error:
+                if not isinstance(error.__cause__, BlockingIOError) or time.monotonic() > until:
+                    raise
+            time.sleep(0.05)
         return _held[wanted.path].database
 
 
@@ -75,7 +85,12 @@ def reserve(wanted: Opening) -> Database:
         _close_ended(wanted.path)
         if wanted.path in _held:
             raise StateError(f"state directory {wanted.path} is used by a query that is running; stop that one first")
-        return engine(wanted)
+        return _open(wanted)
+
+
+def _open(wanted: Opening) -> Database:
+    held = _held[wanted.path] = _Held(Database(wanted.plan, wanted.path, **wanted.options))
+    return held.database
 
 
 def attach(path: str, query: Any) -> None:
@@ -100,7 +115,6 @@ def using(wanted: Opening) -> Iterator[Database]:
         yield database
     finally:
         release(wanted.path)
-    del database
 
 
 def _close_ended(path: str) -> None:

@@ -22,8 +22,10 @@ from pyspark.sql import types as T
 from penstock.declare.model import EventDef, Program
 from penstock.declare.types import Type
 from penstock.errors import InputError
+from penstock.execute.casting import column
 from penstock.spark.files import Files, file_names
 
+_REPLACE = "replace the file by one that fits, and start the query again"
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _TAKES: dict[str, tuple[type[T.DataType], ...]] = {
     "int": _WHOLE,
@@ -130,11 +132,24 @@ def _read(event: EventDef, files: list[str]) -> pa.Table:
     tables = []
     for file in files:
         try:
-            known = pq.read_schema(file).names
-            tables.append(pq.read_table(file, columns=[n for n in wanted if n in known], memory_map=True))
+            schema = pq.read_schema(file)
+            tables.append(pq.read_table(file, columns=[n for n in wanted if n in schema.names], memory_map=True))
         except (OSError, pa.ArrowInvalid) as error:
-            raise InputError(f"event '{event.name}': {file} cannot be read: {error}") from error
-        missing = [n for n in wanted if n not in known]
-        if missing:
-            raise InputError(f"event '{event.name}': {file} has no column '{missing[0]}'; it has {', '.join(known)}")
-    return pa.concat_tables(tables, promote_options="permissive")
+            raise InputError(f"event '{event.name}': {file} cannot be read: {error}; {_REPLACE}") from error
+        _check_file(event, file, schema)
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InputError(
+            f"event '{event.name}': {', '.join(files)} differ in their types: {error}; {_REPLACE}"
+        ) from error
+
+
+def _check_file(event: EventDef, file: str, schema: pa.Schema) -> None:
+    missing = [f.name for f in event.fields if f.name not in schema.names]
+    if missing:
+        names = ", ".join(schema.names)
+        raise InputError(f"event '{event.name}': {file} has no column '{missing[0]}'; it has {names}; {_REPLACE}")
+    for f in event.fields:
+        none = pa.chunked_array([], schema.field(f.name).type)
+        column(none, f.type, where=f"event '{event.name}', column '{f.name}' of {file}")

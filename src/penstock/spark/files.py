@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
-from penstock.errors import InputError
+from penstock.errors import InputError, StateError
 
 SCHEMA = "place long, file string"
 FORMAT = "penstock_files"
+
+_registered: weakref.WeakSet[Any] = weakref.WeakSet()  # sessions that know the format
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,9 @@ def file_names(spark: Any, files: Files, event: str, state: str) -> DataFrame:
     """The streaming DataFrame of (place, file)."""
     if not Path(files.path).is_dir():
         raise InputError(f"event '{event}': there is no directory {files.path}; make it, or name another")
-    spark.dataSource.register(FileNames)
+    if spark not in _registered:  # Spark warns of a second time
+        spark.dataSource.register(FileNames)
+        _registered.add(spark)
     reader = spark.readStream.format(FORMAT).option("path", files.path)
     reader = reader.option("list", str(Path(state) / "sources" / f"{event}.jsonl"))
     if files.files_per_batch is not None:
@@ -85,6 +90,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if self._limit is None else ReadMaxFiles(self._limit)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        self._require(start["files"])
         count = len(self._look())
         if self._available is not None:
             count = min(count, self._available)
@@ -93,16 +99,28 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"files": max(count, start["files"])}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._available = len(self._look())
+        # Only counted: before the first offset it is not known whether the list is whole.
+        known = self._list()
+        self._available = len(known) + len(self._new(known))
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        names = self._list()[start["files"] : end["files"]]
+        names = self._require(end["files"])[start["files"] :]
         return [_Names(start["files"], [str(self._path / name) for name in names])] if names else []
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, str]]:
         assert isinstance(partition, _Names)
         for i, name in enumerate(partition.names):
             yield partition.start + i, name
+
+    def _require(self, count: int) -> list[str]:
+        """The first `count` files: offsets speak of them."""
+        known = self._list()
+        if len(known) < count:
+            raise StateError(
+                f"{self._known} has {len(known)} files, but of {self._path} {count} have been read: it names those "
+                "that were, in their order; restore it from a backup"
+            )
+        return known[:count]
 
     def _list(self) -> list[str]:
         try:
@@ -115,14 +133,17 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look(self) -> list[str]:
         """All files so far; new ones are added to the list, durably, before any offset counts them."""
         known = self._list()
-        seen = set(known)
-        new = []
-        for entry in os.scandir(self._path):
-            if entry.name.endswith(".parquet") and entry.name[0] not in "._" and entry.name not in seen:
-                new.append((entry.stat().st_mtime_ns, entry.name))
-        if not new:
-            return known
-        names = [name for _, name in sorted(new)]
+        names = self._new(known)
+        if names:
+            try:
+                self._add(known, names)
+            except OSError as error:
+                raise StateError(
+                    f"cannot write {self._known}: {str(error.strerror).lower()}; mend that, and start the query again"
+                ) from error
+        return known + names
+
+    def _add(self, known: list[str], names: list[str]) -> None:
         self._known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(self._known, "r+b" if self._known.exists() else "w+b") as file:
             file.seek(sum(len(json.dumps(name)) + 1 for name in known))
@@ -130,4 +151,11 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             file.write("".join(json.dumps(name) + "\n" for name in names).encode())
             file.flush()
             os.fsync(file.fileno())
-        return known + names
+
+    def _new(self, known: list[str]) -> list[str]:
+        """Files that are not on the list yet, oldest first."""
+        seen, found = set(known), []
+        for entry in os.scandir(self._path):
+            if entry.name.endswith(".parquet") and entry.name[0] not in "._" and entry.name not in seen:
+                found.append((entry.stat().st_mtime_ns, entry.name))
+        return [name for _, name in sorted(found)]

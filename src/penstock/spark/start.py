@@ -13,6 +13,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +86,16 @@ def start(
         raise
     if local:
         engines.attach(opening.path, query)
-        drains = delay is not None and bool(trigger) and bool({"availableNow", "once"} & set(trigger or {}))
-        _close_behind(query, batch, spark, drains)
+    drains = delay is not None and bool({"availableNow", "once"} & set(trigger or {}))
+    if local or drains:
+        drain = batch.drain if local else partial(_drain_remotely, batch)
+        _close_behind(query, opening.path, partial(drain, spark) if drains else None)
     return query
 
 
 def _catch_up(batch: MicroBatch, database: Any, spark: Any) -> None:
     """Outcomes of the stream's last version, if the process died between committing and writing them."""
+    batch.hand_on_drain(database, spark)
     if database.source is not None and isinstance(batch.outcomes, OutcomeFiles):
         batch.publish(database.outcomes(database.version), spark, None)
 
@@ -106,9 +110,20 @@ def _sweep(checkpoint: Path) -> None:
                 shutil.rmtree(entry)
 
 
-def _close_behind(query: Any, batch: MicroBatch, spark: Any, drains: bool) -> None:
-    """When the query ends, flush what is held (if all there was has been read) and close the engine."""
+def _drain_remotely(batch: MicroBatch, spark: Any) -> None:
+    """The engine is on the server's side, where only a query's function gets to: here a query of one batch."""
+    once = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+
+    def drain(frame: Any, _: int) -> None:
+        batch.drain(frame.sparkSession)
+
+    once.writeStream.foreachBatch(drain).trigger(availableNow=True).start().awaitTermination()
+
+
+def _close_behind(query: Any, path: str, drain: Callable[[], None] | None) -> None:
+    """When the query ends, drain what is held (if all there was has been read) and close the engine."""
     failed: list[BaseException] = []
+    stopped = threading.Event()
 
     def close() -> None:
         try:
@@ -117,14 +132,12 @@ def _close_behind(query: Any, batch: MicroBatch, spark: Any, drains: bool) -> No
                 wait()
             except Exception:  # Whoever awaits the query is told; here it only means that there is more to come.
                 ended_well = False
-            if drains and ended_well:
-                database = engines.engine(batch.opening)
-                if database.held:
-                    batch.publish(database.run({}, flush=True), spark, None)
+            if drain is not None and ended_well and not stopped.is_set():
+                drain()
         except BaseException as error:  # Who awaits the query is told of this too.
             failed.append(error)
         finally:
-            engines.release(batch.opening.path)
+            engines.release(path)
 
     wait, stop = query.awaitTermination, query.stop
     closing = threading.Thread(target=close, name="penstock-close", daemon=True)
@@ -142,6 +155,7 @@ def _close_behind(query: Any, batch: MicroBatch, spark: Any, drains: bool) -> No
         return ended
 
     def stop_and_close() -> None:
+        stopped.set()
         stop()
         closing.join()
 

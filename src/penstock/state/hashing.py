@@ -180,3 +180,15 @@ def remove(slots: Any, at: Any) -> None:
             hole = h
         h = (h + TWO) & mask
     slots[hole + ONE] = -1
+
+
+@kernel
+def settle(slots: Any, stored: Any, flags: Any, rows: Any) -> None:
+    """Let the index say of these rows what their flags say: whether the record lives."""
+    width = stored.shape[0]
+    key = np.empty((width, 1), np.int64)
+    for row in rows:
+        for c in range(width):
+            key[c, 0] = stored[c, row]
+        at = seek(slots, stored, tags_of(key)[0], key, 0)
+        slots[at + ONE] = row if flags[row] & ALIVE else -2 - row

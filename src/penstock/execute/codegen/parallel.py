@@ -48,16 +48,20 @@ def generate_state(plan: Plan, layout: Layout) -> str:
 def generate_work(plan: Plan, layout: Layout, *, cut: bool) -> str:
     """The source of `work`; with `cut`, for pieces of events too."""
     writer = _Writer(plan, layout, cut=cut)
-    return _module(plan, (("work", "g, p, s, me", writer.work),))
+    loaders = Source()
+    for n in range(len(plan.program.tables)):
+        _loader(loaders, plan, n)
+    return _module(plan, (("work", "g, p, s, me", writer.work),), str(loaders))
 
 
-def _module(plan: Plan, functions: tuple[tuple[str, str, Callable[[Source], None]], ...]) -> str:
+def _module(plan: Plan, functions: tuple[tuple[str, str, Callable[[Source], None]], ...], helpers: str = "") -> str:
     names = ", ".join(a.name for a in parallel_arguments(plan))
     out = Source()
     out.text(IMPORTS)
     out.text(_MORE)
     for name, udf in plan.udfs:
         out.text(source.udf_wrapper(name, source.fingerprint(udf.function)))
+    out.text(helpers)
     for function, more, write in functions:
         out.line("")
         out.line("")
@@ -356,27 +360,7 @@ class _Writer:
 
     def load_one(self, out: Source, site: Site, where: str) -> None:
         n = self.tables[site.table]
-        columns = range(len(self.plan.table(site.table).values))
-        out.line(f"e = np.uint64({where})")
-        out.line("if canon[e] == np.int64(e):")
-        with out.indented():
-            out.line("w = g_.visible(g, e)")
-            out.line("g.source[e] = w")
-            out.line("if w >= 0:")
-            with out.indented():
-                out.line("x = np.uint64(w)")
-                out.line(f"mark[e] = mark[x] & np.uint8({versions.ALIVE | versions.WROTE})")
-                for k in columns:
-                    out.line(f"w{n}_{k}[e] = w{n}_{k}[x]")
-            out.line("elif record[e] >= 0:")
-            with out.indented():
-                out.line(f"x = np.uint64(record[e] - rows[{n}])")
-                out.line(f"mark[e] = t{n}_flags[x] & np.uint8({versions.ALIVE})")
-                for k in columns:
-                    out.line(f"w{n}_{k}[e] = t{n}_c{k}[x]")
-            out.line("else:")
-            with out.indented():
-                out.line("mark[e] = 0")
+        out.line(f"load{n}(g, np.uint64({where}), {', '.join(_load_arguments(self.plan, n))})")
 
     # -- install ----------------------------------------------------------------------------
 
@@ -440,6 +424,41 @@ class _Writer:
                 with out.indented():
                     out.line(f"t{n}_graves[a_.add(t{n}_meta, 3, 1)] = np.int64(x)")
                 out.line(f"t{n}_flags[x] = np.uint8(2)")
+
+
+def _load_arguments(plan: Plan, n: int) -> list[str]:
+    columns = range(len(plan.program.tables[n].values))
+    return ["mark", "rows", f"t{n}_flags", *(f"t{n}_c{k}" for k in columns), *(f"w{n}_{k}" for k in columns)]
+
+
+def _loader(out: Source, plan: Plan, n: int) -> None:
+    """What an event sees of a record of one table, to the event's entry.
+
+    A function of its own, since numba's work grows with the square of a function's length; LLVM puts it in place.
+    """
+    columns = range(len(plan.program.tables[n].values))
+    out.text(f"\n\n@nb.njit(nogil=True, forceinline=True)\ndef load{n}(g, e, {', '.join(_load_arguments(plan, n))}):")
+    with out.indented():
+        out.line("if g.canon[e] != np.int64(e):")
+        with out.indented():
+            out.line("return")
+        out.line("w = g_.visible(g, e)")
+        out.line("g.source[e] = w")
+        out.line("if w >= 0:")
+        with out.indented():
+            out.line("x = np.uint64(w)")
+            out.line(f"mark[e] = mark[x] & np.uint8({versions.ALIVE | versions.WROTE})")
+            for k in columns:
+                out.line(f"w{n}_{k}[e] = w{n}_{k}[x]")
+        out.line("elif g.record[e] >= 0:")
+        with out.indented():
+            out.line(f"x = np.uint64(g.record[e] - rows[{n}])")
+            out.line(f"mark[e] = t{n}_flags[x] & np.uint8({versions.ALIVE})")
+            for k in columns:
+                out.line(f"w{n}_{k}[e] = t{n}_c{k}[x]")
+        out.line("else:")
+        with out.indented():
+            out.line("mark[e] = 0")
 
 
 def turns(ops: dict[int, Op], event: int, loop: int) -> str:

@@ -1,4 +1,4 @@
-"""Plan -> numba source: one function that runs a batch, event after event.
+"""Plan -> numba source that runs events on the tables themselves: one function for a batch, event after event.
 
     for each block of events: ask for the slots that they will look at (ahead.py)
     for each event, in order:
@@ -44,24 +44,32 @@ from penstock.state.strings import compare as compare_text
 INF, NAN = np.inf, np.nan
 """
 
+DECORATOR = '@nb.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)'
+
 _COUNTS = (("n", 0), ("f", 1), ("d", 2), ("g", 3), ("u", 4))
 
 
 def generate(plan: Plan) -> tuple[str, Layout]:
     """The module's source and what its `kernel` takes."""
-    program = _Program(plan)
+    program = InPlace(plan)
     body = Source(1)
     program.kernel(body)
     arguments = (*FIXED, *program.arguments())
     layout = Layout(arguments, (*ENGINE_REASONS, *program.emitter.reasons), tuple(program.emitter.literals))
-    out = Source()
-    out.text(IMPORTS)
-    for name, udf in plan.udfs:
-        out.text(source.udf_wrapper(name, source.fingerprint(udf.function)))
+    out = head(plan)
     out.line("")
-    out.line('@nb.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)')
+    out.line(DECORATOR)
     out.line(f"def kernel({', '.join(layout.names)}):")
     return str(out) + str(body), layout
+
+
+def head(plan: Plan, more: str = "") -> Source:
+    """What a module of generated functions begins with: imports and udfs."""
+    out = Source()
+    out.text(IMPORTS + more)
+    for name, udf in plan.udfs:
+        out.text(source.udf_wrapper(name, source.fingerprint(udf.function)))
+    return out
 
 
 def used_fields(plan: Plan) -> dict[str, set[str]]:
@@ -72,7 +80,9 @@ def used_fields(plan: Plan) -> dict[str, set[str]]:
     return used
 
 
-class _Program:
+class InPlace:
+    """Writes the source that runs one event, and what has to stand around it."""
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.emitter = Emitter(plan)
@@ -88,21 +98,26 @@ class _Program:
         return out + out_arguments(self.plan)
 
     def kernel(self, out: Source) -> None:
-        tables = range(len(self.plan.program.tables))
-        for t in tables:
+        self.begin(out)
+        out.line("for block in range(start, stop, BLOCK):")
+        with out.indented():
+            out.line("end = min(block + BLOCK, stop)")
+            self.ahead(out)
+            out.line("for i in range(block, end):")
+            with out.indented():
+                self.event(out)
+        self.store_counts(out)
+        out.line("return stop")
+
+    def begin(self, out: Source) -> None:
+        """What holds for all events."""
+        for t in range(len(self.plan.program.tables)):
             out.line(f"t{t}_mask = np.uint64(t{t}_slots.size - 1)")
             for name, place in _COUNTS:
                 out.line(f"{name}{t} = t{t}_meta[{place}]")
         for argument in self.arguments():
             if argument.part.startswith("valid"):
                 out.line(f"any_{argument.name} = {argument.name}.size > 0")
-        out.line("for block in range(start, stop, BLOCK):")
-        with out.indented():
-            out.line("end = min(block + BLOCK, stop)")
-            self.ahead(out)
-            self.run_block(out)
-        self.store_counts(out)
-        out.line("return stop")
 
     def ahead(self, out: Source) -> None:
         """Ask for the slots of the index that the block will look at."""
@@ -122,25 +137,23 @@ class _Program:
                     ahead.emit(out, several)
                 word = "elif"
 
-    def run_block(self, out: Source) -> None:
-        tables = range(len(self.plan.program.tables))
-        out.line("for i in range(block, end):")
+    def event(self, out: Source) -> None:
+        """Run event i, or undo it. Where something is full, nothing of it has happened, and the function ends."""
+        out.line("j = np.uint64(pos[i])")
+        out.line("c = 0")
+        out.line("nu = 0")
+        out.line("nt = 0")
+        for t in range(len(self.plan.program.tables)):
+            out.line(f"d{t}_before = d{t}")
+        self.transactions(out)
+        out.line("if c != 0:")
         with out.indented():
-            out.line("j = np.uint64(pos[i])")
-            out.line("c = 0")
-            out.line("nu = 0")
-            out.line("nt = 0")
-            for t in tables:
-                out.line(f"d{t}_before = d{t}")
-            self.transactions(out)
-            out.line("if c != 0:")
+            self.undo(out)
+            out.line(f"if c == {FULL}:")
             with out.indented():
-                self.undo(out)
-                out.line(f"if c == {FULL}:")
-                with out.indented():
-                    self.store_counts(out)
-                    out.line("return i")
-            out.line("code[i] = c")
+                self.store_counts(out)
+                out.line("return i")
+        out.line("code[i] = c")
 
     def event_number(self, transaction: TransactionPlan) -> int:
         return next(n for n, e in enumerate(self.plan.program.events) if e.name == transaction.event)

@@ -1,0 +1,39 @@
+"""Plan -> numba source of one thread's share of a batch under locks.
+
+    locked   for each of the thread's events: take its locks, run it on the tables as the serial kernel does, give
+             them back. Where the undo log is full it gives the event's number, still holding that event's locks
+
+It takes the locks, the thread's number, and the serial kernel's arguments. `start` is the thread's next event; the
+undo log, the counts in meta, dirty and graves are the thread's own.
+"""
+
+from __future__ import annotations
+
+from penstock.execute.codegen.layout import Layout
+from penstock.execute.codegen.program import DECORATOR, InPlace, head
+from penstock.plan.ir import Plan
+
+_MORE = """
+from penstock.schedule import locks as l_
+"""
+
+
+def generate_locked(plan: Plan, layout: Layout) -> str:
+    """The module's source."""
+    events = InPlace(plan)
+    events.emitter.know(layout)
+    out = head(plan, _MORE)
+    out.line("")
+    out.line("")
+    out.line(DECORATOR)
+    out.line(f"def locked(s, me, {', '.join(layout.names)}):")
+    with out.indented():
+        events.begin(out)
+        out.line("for i in range(start, stop, s.threads):")
+        with out.indented():
+            out.line("begun = l_.acquire(s, me, i)")
+            events.event(out)
+            out.line("l_.release(s, me, i, c, begun)")
+        events.store_counts(out)
+        out.line("return stop")
+    return str(out)

@@ -1,0 +1,127 @@
+"""The adaptive policy: from what is measured of a batch, the schedule that should take the least time, and why.
+
+    work       events x cost of one, measured on the first events of this very batch
+    serial     work
+    graph      building it + exploring it + max(work / threads, longest path)
+
+A transaction's path is that of all the work of those that wait for each other; an operation's is only its record's
+chain, so a hot record favours operations. Running ahead of decisions (lazy) pays for aborts twice. What building and
+exploring cost is learned from the batches themselves and kept for the next process (costs.py).
+
+The last choice stands unless another promises to be a tenth faster: two that are nearly as good do not take turns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.schedule.costs import Costs
+from penstock.schedule.policy import Policy
+
+_BETTER = 0.9
+# Below this much work no graph can be worth its building, in seconds.
+LITTLE = 0.5e-3
+# What running ahead has to redo grows with the aborts: each drags along what saw it.
+_DRAGGED = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What is known of a batch before it runs."""
+
+    events: int
+    cost: float  # seconds of one event
+    threads: int
+    accesses: float = 0.0  # records that an event reaches, on average
+    cut: bool = False  # whether transactions can run in pieces
+    abort_ratio: float = 0.0  # of recent batches
+    chain: int = 0  # accesses to the record that is wanted most
+    path: float = 0.0  # events on the longest path of whole events; 0: not binding
+
+    @property
+    def work(self) -> float:
+        return self.events * self.cost
+
+    @property
+    def entries(self) -> float:
+        return self.events * self.accesses
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    policy: Policy
+    why: str
+    seconds: float = 0.0  # what it should take
+
+
+@dataclass(slots=True)
+class Chooser:
+    costs: Costs
+    last: str = "serial"
+    estimates: dict[str, float] = field(default_factory=dict)
+
+    def worth_a_graph(self, f: Features) -> bool:
+        """Whether a graph could win if nothing in the batch waited for anything."""
+        if f.threads < 2 or f.work < LITTLE:
+            return False
+        return min(self._graph(f, name, 0.0) for name in self._candidates(f)) < f.work
+
+    def serial(self, f: Features, why: str) -> Choice:
+        self.last = "serial"
+        return Choice(Policy.serial(), why, f.work)
+
+    def choose(self, f: Features) -> Choice:
+        """Of all candidates the one with the least estimate; f.chain and f.path are known now."""
+        self.estimates = {"serial": f.work}
+        for name in self._candidates(f):
+            self.estimates[name] = self._graph(f, name, self._path(f, name))
+        best = min(self.estimates, key=self.estimates.__getitem__)
+        kept = self.estimates.get(self.last)
+        if kept is not None and self.estimates[best] > _BETTER * kept:
+            best = self.last
+        self.last = best
+        return Choice(self._policy(best, f.threads), self._why(f, best), self.estimates[best])
+
+    def _candidates(self, f: Features) -> list[str]:
+        names = ["dfs/transaction/eager", "ready/transaction/eager"]
+        if f.cut:
+            names += ["dfs/operation/lazy", "ready/operation/lazy", "ready/operation/eager"]
+        return names
+
+    def _graph(self, f: Features, name: str, path: float) -> float:
+        tasks = f.entries if "operation" in name else f.events
+        redo = min(1.0, _DRAGGED * f.abort_ratio) if "lazy" in name else 0.0
+        own = self.costs.of(name, f.threads)
+        work = (f.work * (1 + redo) + tasks * own.task) / f.threads
+        return own.start + f.entries * own.entry + max(work, path)
+
+    def _path(self, f: Features, name: str) -> float:
+        if name.startswith(("dfs/transaction", "ready/transaction")):
+            return f.path * f.cost
+        one = f.cost / max(1.0, f.accesses)
+        # Cautious operations wait for whole transactions, whose pieces run side by side.
+        return (max(f.chain, f.path) if name.endswith("eager") else f.chain) * one
+
+    def _policy(self, name: str, threads: int) -> Policy:
+        return Policy.serial() if name == "serial" else Policy.parse(name, threads)
+
+    def _why(self, f: Features, best: str) -> str:
+        others = sorted((s, n) for n, s in self.estimates.items() if n != best)
+        seconds, other = others[0]
+        return (
+            f"{f.events} events of {_time(f.cost)}, {f.accesses:.1f} records each, {f.chain} accesses to the hottest, "
+            f"{100 * f.abort_ratio:.0f}% aborted lately: {_time(self.estimates[best])} on {f.threads} threads "
+            f"against {_time(seconds)} for {other}"
+        )
+
+
+def too_little(f: Features) -> str:
+    """Why a batch is not worth a graph."""
+    return f"{f.events} events of {_time(f.cost)} are {_time(f.work)} of work: less than a graph would cost"
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.0f} ns"

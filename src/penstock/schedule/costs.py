@@ -1,0 +1,76 @@
+"""What building and exploring a graph costs on this machine: learned from batches, and kept for the next process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+_FILE = "schedule-costs.json"
+# How much of a new measurement is taken over.
+_LEARN = 0.3
+# Batches smaller than this say more of the machine's moods than of its costs.
+_TELLING = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """In seconds."""
+
+    start: float = 0.4e-3  # of a batch
+    entry: float = 45e-9  # of building, for an access, by the wall clock
+    task: float = 600e-9  # of exploring and of keeping versions, for a task, on one thread
+
+
+# Before anything was measured: on two cores of 2024.
+_FIRST = {
+    "dfs/transaction/eager": Cost(entry=60e-9, task=500e-9),
+    "ready/transaction/eager": Cost(entry=60e-9, task=700e-9),
+    "dfs/operation/lazy": Cost(entry=80e-9, task=300e-9),
+    "ready/operation/lazy": Cost(entry=80e-9, task=400e-9),
+    "ready/operation/eager": Cost(entry=80e-9, task=600e-9),
+}
+
+
+@dataclass(slots=True)
+class Costs:
+    directory: Path | None = None
+    known: dict[str, Cost] = field(default_factory=dict)
+    changed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.directory is not None:
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                stored = json.loads((self.directory / _FILE).read_text())
+                self.known = {name: Cost(**cost) for name, cost in stored.items()}
+
+    def of(self, name: str, threads: int) -> Cost:
+        return self.known.get(f"{name}:{threads}") or _FIRST.get(name, Cost())
+
+    def learn(self, name: str, threads: int, *, events: int, entries: int, tasks: int, spent: dict[str, float]) -> None:
+        """One batch's truth, in thread-seconds: `construct` and `explore`."""
+        if name not in _FIRST or events < _TELLING:
+            return
+        old = self.of(name, threads)
+        entry = max(0.0, spent["construct"] / threads - old.start) / max(1, entries)
+        task = spent["explore"] / max(1, tasks)
+        self.known[f"{name}:{threads}"] = Cost(old.start, _towards(old.entry, entry), _towards(old.task, task))
+        self.changed = True
+
+    def keep(self) -> None:
+        """Write what was learned; a place that cannot be written to means learning again."""
+        if self.directory is None or not self.changed:
+            return
+        with contextlib.suppress(OSError):
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            temporary = self.directory / f"{_FILE}.{os.getpid()}"
+            temporary.write_text(json.dumps({name: asdict(cost) for name, cost in self.known.items()}, indent=1))
+            temporary.replace(self.directory / _FILE)
+            self.changed = False
+
+
+def _towards(old: float, new: float) -> float:
+    """A little of the new; one measurement that another process disturbed must not count for much."""
+    return old + _LEARN * (min(max(new, old / 2), 2 * old) - old)
