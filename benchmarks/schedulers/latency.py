@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.schedulers.measure import Bench, heading, parsed
+from benchmarks.schedulers.points import compile_batch
 from penstock.workloads import TSTREAM, Knobs, bind
 
 POLICIES = ("adaptive", "serial")
@@ -31,6 +32,8 @@ def percentiles(knobs: Knobs, names: tuple[str, ...], threads: int, count: int) 
     policies = parsed(names, threads)
     seconds = np.zeros((len(policies), count))
     with Bench(knobs) as bench:
+        if knobs.cost_us > 0:  # otherwise batches are so cheap that nothing but the serial loop is ever chosen
+            bench.warm(policies, compile_batch(knobs))
         for number, events in enumerate(knobs.batches(seed=1, count=count + WARM)):
             bound = bind(bench.app, events)
             for k, policy in enumerate(policies):
