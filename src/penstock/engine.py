@@ -27,7 +27,6 @@ from penstock.declare.model import TableDef
 from penstock.declare.objects import Table
 from penstock.errors import InputError, StateError
 from penstock.execute import intake
-from penstock.execute.conduct import Conducted, Conductor
 from penstock.execute.intake import Arrived
 from penstock.execute.native import Kernel, Result
 from penstock.execute.order import Ordered, order, titles
@@ -35,10 +34,11 @@ from penstock.execute.waiting import ran, release
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.plan.ir import Plan
 from penstock.publish.gate import Gate
-from penstock.publish.outcomes import outcomes
+from penstock.publish.outcomes import Outcomes
 from penstock.publish.store import Durable, Memory
 from penstock.publish.stream import Stream
 from penstock.publish.view import View
+from penstock.schedule.conduct import Conducted, Conductor
 from penstock.schedule.policy import Policy
 
 
@@ -51,6 +51,8 @@ class Database:
         begun = time.perf_counter()
         self._kernel = Kernel(plan)
         self._conductor = Conductor(self._kernel)
+        self._policy = Policy.adaptive()
+        self._outcomes = Outcomes(self.program, self._kernel.layout.reasons)
         self.compile_s = time.perf_counter() - begun
         self._gate = Gate(self.program.name)
         self._store = Memory(self.program) if path is None else Durable(self.program, self._kernel, path, **options)
@@ -77,33 +79,31 @@ class Database:
         runs all that is held. source: names the stream whose batches, numbered from 0 without gaps, have these ids;
         offsets: what of the stream this batch is.
         """
-        policy = policy or Policy.adaptive()
-        watch = Stopwatch()
         with self._gate.writing():
             stored = None if id is None else self._stored(id, source, offsets)
             if stored is not None:
                 return stored
-            with watch.stage("intake"):
-                arrived = intake.events(self.program, batch)
-            with watch.stage("order"):
-                arrived, late, stream = self._release(arrived, watermark, flush)
-                if source is not None:
-                    stream = self._fed(stream, source, offsets, flush)
-                ordered = order(self.program, arrived, late)
-            with watch.stage("encode"):
-                lanes = self._kernel.encode(self._tables, ordered)
+            watch = Stopwatch()
+            arrived = intake.events(self.program, batch)
+            watch.ends("intake")
+            arrived, late, stream = self._release(arrived, watermark, flush)
+            if source is not None:
+                stream = self._fed(stream, source, offsets, flush)
+            ordered = order(self.program, arrived, late)
+            watch.ends("order")
+            lanes = self._kernel.encode(self._tables, ordered)
+            watch.ends("encode")
             version = self.version + 1
             with self._gate.whole():
-                with watch.stage("execute"):
-                    running = self._kernel.begin(self._tables, ordered, lanes, version)
-                    conducted = self._conductor.run(running, policy)
-                    result = running.result
-                with watch.stage("publish"):
-                    strings, reasons = self._tables.strings, self._kernel.layout.reasons
-                    out = outcomes(self.program, reasons, ordered, result, strings, version)
-                with watch.stage("commit"):
-                    self._store.commit(self._tables, ran(arrived, late), out, stream, id)
-                    self._version = version
+                running = self._kernel.begin(self._tables, ordered, lanes, version)
+                conducted = self._conductor.run(running, policy or self._policy)
+                result = running.result
+                watch.ends("execute")
+                out = self._outcomes.table(ordered, result, self._tables.strings, version)
+                watch.ends("publish")
+                self._store.commit(self._tables, ran(arrived, late), out, stream, id)
+                self._version = version
+                watch.ends("commit")
                 self.last_batch = report = self._report(conducted, result, ordered, watch)
                 self._tables.end_batch()
             self._store.snapshot_if_due(self._tables)

@@ -145,7 +145,7 @@ def test_the_last_batch_says_what_it_was(db: Any) -> None:
     report = db.last_batch
     assert (report.version, report.events, report.committed, report.changes) == (1, 4, 1, 2)
     assert report.aborted == {"not enough": 2, "missing Account": 1}
-    assert report.policy == "adaptive" and report.why
+    assert report.policy == "serial" and report.why
     assert set(report.seconds) == {"intake", "order", "encode", "execute", "publish", "commit"}
     assert all(s >= 0 for s in report.seconds.values())
     assert "4 events, 1 committed" in str(report) and "not enough: 2" in str(report)

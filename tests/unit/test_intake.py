@@ -16,6 +16,7 @@ from penstock.declare.objects import EventType
 from penstock.declare.types import BOOL, DATE, DATETIME, FLOAT, INT, STR, Type
 from penstock.errors import InputError
 from penstock.execute import intake
+from penstock.execute.order import order
 
 D2 = Type("decimal", 6, 2)
 KINDS = {
@@ -74,6 +75,24 @@ def test_a_table_of_the_right_types_is_not_copied() -> None:
     assert arrived.table.schema.equals(TICK.arrow())
     for name in ("ts", "n"):
         assert arrived.table[name].chunk(0).buffers()[1].address == table[name].chunk(0).buffers()[1].address
+
+
+def test_a_table_of_exactly_the_declared_shape_passes_as_it_is() -> None:
+    table = pa.table({"ts": pa.array([5, 6]), "n": pa.array([1, None])})
+    (arrived,) = intake.events(PROGRAM, {"Tick": table})
+    assert arrived.table is table
+
+
+def test_the_declared_shape_does_not_hide_a_null_place_in_time() -> None:
+    table = pa.table({"ts": pa.array([5, None]), "n": pa.array([1, 2])})
+    assert "column 'ts', row 1: is null" in message({"Tick": table})
+
+
+@pytest.mark.parametrize("pieces", [[[], [5, 6]], [[5, 6], []], [[5], [6]]])
+def test_the_declared_shape_in_pieces(pieces: list[list[int]]) -> None:
+    ts = pa.chunked_array([pa.array(p, pa.int64()) for p in pieces])
+    (arrived,) = intake.events(PROGRAM, {"Tick": pa.table({"ts": ts, "n": pa.array([1, 2])})})
+    assert order(PROGRAM, [arrived]).ts.tolist() == [5, 6]
 
 
 def test_arrival_counts_on_through_the_dict() -> None:

@@ -88,17 +88,25 @@ class EventDef:
     fields: tuple[Field, ...]
     order: str  # the field that places the event in time
     id: str | None  # the field that breaks ties
+    # Every batch asks for it, so it is made once.
+    _arrow: pa.Schema = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        schema = pa.schema([pa.field(f.name, f.type.arrow()) for f in self.fields])
+        object.__setattr__(self, "_arrow", schema)
 
     def field(self, name: str) -> Field | None:
         return next((f for f in self.fields if f.name == name), None)
 
+    def place(self, name: str) -> int:
+        """Which of the fields has this name."""
+        return next(i for i, f in enumerate(self.fields) if f.name == name)
+
     def type_of(self, name: str) -> Type:
-        found = self.field(name)
-        assert found is not None, name
-        return found.type
+        return self.fields[self.place(name)].type
 
     def arrow(self) -> pa.Schema:
-        return pa.schema([pa.field(f.name, f.type.arrow()) for f in self.fields])
+        return self._arrow
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,12 @@ class Arrived:
     """The events of one type in a batch."""
 
     event: EventDef
-    table: pa.Table  # the fields of event.arrow(), one chunk each; a str may be dictionary<int32, string>
+    table: pa.Table  # the fields of event.arrow(), in that order; a str may be dictionary<int32, string>
     arrival: npt.NDArray[np.int64]  # the place of each row in the batch
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        # By its place: quicker than Arrow's search for the name.
+        return self.table.column(self.event.place(name))
 
 
 def events(program: Program, batch: Any) -> list[Arrived]:
@@ -122,6 +126,8 @@ def _from_tables(program: Program, batch: Mapping[Any, Any]) -> list[Arrived]:
 
 
 def _event_table(event: EventDef, data: pa.Table, where: str) -> pa.Table:
+    if _is_right(event, data):
+        return data
     arrays = {}
     for f in event.fields:
         at = f"{where}, column '{f.name}'"
@@ -132,12 +138,19 @@ def _event_table(event: EventDef, data: pa.Table, where: str) -> pa.Table:
     return pa.table(arrays)
 
 
+def _is_right(event: EventDef, data: pa.Table) -> bool:
+    """Whether the table can be taken as it is: the short way of small batches, which the long way agrees with."""
+    if not data.schema.equals(event.arrow(), check_metadata=True) or len(data.to_batches()) != 1:
+        return False
+    return not any(data.column(event.place(name)).null_count for name in (event.order, event.id) if name)
+
+
 def _event(program: Program, who: Any, where: str) -> EventDef:
     """The event of this program that the user named."""
     definition = who.definition if isinstance(who, EventType) else who
     name = definition.name if isinstance(definition, EventDef) else str(definition)
     event = next((e for e in program.events if e.name == name), None)
-    if event is None or (isinstance(definition, EventDef) and definition != event):
+    if event is None or (isinstance(definition, EventDef) and definition is not event and definition != event):
         declared = ", ".join(e.name for e in program.events) or "none"
         raise InputError(f"{where}: '{name}' is not an event of app '{program.name}'; its events are {declared}")
     if program.transaction_of(event) is None:

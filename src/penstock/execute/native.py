@@ -19,6 +19,7 @@ from typing import Any
 
 import numba as nb
 import numpy as np
+import pyarrow as pa
 from numba import types
 
 from penstock._version import __version__
@@ -29,14 +30,13 @@ from penstock.execute.codegen.program import generate
 from penstock.execute.intake import Arrived
 from penstock.execute.order import Ordered
 from penstock.plan.ir import Plan
-from penstock.schedule import atomics, chains, explore, graph, locks
 from penstock.state import hashing, jit, prefetch, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
 from penstock.state.tables import Tables
 
 # What generated source calls: a kernel kept on disk is good only for these very helpers.
-_HELPERS = (kernels, steps, hashing, jit, prefetch, strings, atomics, chains, explore, graph, locks)
+_HELPERS = (kernels, steps, hashing, jit, prefetch, strings)
 # Straight-line transactions write at most this often; loops grow the log when they need to.
 LOG_SIZE = 1 << 14
 
@@ -64,7 +64,7 @@ class Running:
         out = self.fixed | {"text_at": pool.starts, "text": pool.data}
         for argument in wanted:
             if argument.owner == "table":
-                out[argument.name] = _table_part(self.tables[argument.of], argument.part)
+                out[argument.name] = self.tables[argument.of].part(argument.part)
         return out
 
 
@@ -73,6 +73,8 @@ class Kernel:
         self.plan = plan
         self.source, self.layout = generate(plan)
         self.function = self._compile()
+        self._fields = _fields(plan, self.layout.arguments)
+        self._literals = pa.array(self.layout.literals, pa.string())
         self._log = [np.zeros(LOG_SIZE, np.int64) for _ in range(4)]
 
     def twin(self) -> Kernel:
@@ -105,23 +107,15 @@ class Kernel:
         """The batch's fields as lanes."""
         given = {a.event.name: a for a in batch.arrived}
         lanes: dict[str, Any] = {}
-        for argument in self.layout.arguments:
-            if argument.owner != "event" or argument.name in lanes:
-                continue
-            part, name = argument.part.split(" ")
-            if argument.of not in given:
-                lanes[argument.name] = np.zeros(2, _event_dtype(argument))
-            elif part == "values":
-                lanes |= _field_lanes(argument, given[argument.of], name, tables)
-        for lane in lanes.values():
-            lane.flags.writeable = False
+        for field in self._fields:
+            lanes |= field.lanes(given[field.event], tables) if field.event in given else field.absent
         return lanes
 
     def begin(self, tables: Tables, batch: Ordered, lanes: dict[str, Any], number: int) -> Running:
         n = batch.count
         fields = tuple((np.zeros(n, dtype(t)), np.zeros(n, np.bool_)) for _, t in self.plan.program.returns)
         result = Result(np.zeros(n, np.int32), fields)
-        literals = np.array([tables.strings.number(t) for t in self.layout.literals] or [0], np.int64)
+        literals = tables.strings.intern(self._literals) if self.layout.literals else np.zeros(1, np.int64)
         arguments = {"batch": number, "kind": batch.kind, "pos": batch.pos, "code": result.code, "literals": literals}
         for k, (values, given) in enumerate(fields):
             arguments[f"o{k}"], arguments[f"h{k}"] = values, given
@@ -132,9 +126,10 @@ class Kernel:
         stop = running.count if stop is None else stop
         info = np.zeros(1, np.int64)
         while start < stop:
-            log = dict(zip(("undo_what", "undo_at", "undo_old", "touched"), self._log, strict=True))
-            arguments = {**running.arguments(self.layout.arguments), **log, "info": info, "start": start, "stop": stop}
-            start = int(self.function(*[arguments[name] for name in self.layout.names]))
+            arguments = running.arguments(self.layout.arguments)
+            arguments |= zip(("undo_what", "undo_at", "undo_old", "touched"), self._log, strict=True)
+            arguments |= {"info": info, "start": start, "stop": stop}
+            start = int(self.function(*[arguments[argument.name] for argument in self.layout.arguments]))
             if start < stop:
                 self._grow(running.tables, int(info[0]))
 
@@ -146,43 +141,71 @@ class Kernel:
             table.reserve(table.capacity)
 
 
-def _table_part(table: Any, part: str) -> Any:
-    if part.startswith("key"):
-        return table.stored[int(part[3:])]
-    if part.startswith("column"):
-        return table.columns[int(part[6:])]
-    if part.startswith("bits"):
-        return table.columns[int(part[4:])].view(np.int64)
-    return getattr(table, part)
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field that transactions use: where it lies, and the arguments that are made of it."""
 
+    event: str
+    place: int  # among the event's fields
+    type: Type
+    item: Type  # of a list's items; otherwise `type`
+    values: str
+    valid: str
+    offsets: str  # of a list
+    absent: dict[str, Any]  # the lanes where a batch has no such event
 
-def _field_lanes(argument: Argument, arrived: Arrived, name: str, tables: Tables) -> dict[str, Any]:
-    """One field of the events of one type: its values, which are not null, and for a list where each begins."""
-    array = one_chunk(arrived.table.column(name))
-    assert argument.type is not None
-    field = arrived.event.type_of(name)
-    if field.kind != "list":
+    def lanes(self, arrived: Arrived, tables: Tables) -> dict[str, Any]:
+        """The field's values, which are not null, and for a list where each begins."""
+        array = one_chunk(arrived.table.column(self.place))
+        valid = validity(array)
+        if self.type.kind != "list":
+            return {self.values: _lane(from_arrow(array, self.type, tables.strings)), self.valid: _lane(valid)}
+        offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
+        items = array.values
+        if items.null_count:
+            holes = np.concatenate([[0], np.cumsum(~validity(items))])
+            whole = holes[offsets[1:]] == holes[offsets[:-1]]
+            valid = whole if valid.size == 0 else valid & whole
+        values = from_arrow(items, self.item, tables.strings)
         return {
-            argument.name: _view(from_arrow(array, field, tables.strings)),
-            argument.name.replace("e", "ok", 1): validity(array),
+            self.values: _lane(values if values.size else np.zeros(1, values.dtype)),
+            self.valid: _lane(valid),
+            self.offsets: _lane(offsets),
         }
-    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
-    items = array.values
-    valid = validity(array)
-    if items.null_count:
-        holes = np.concatenate([[0], np.cumsum(~validity(items))])
-        whole = holes[offsets[1:]] == holes[offsets[:-1]]
-        valid = whole if valid.size == 0 else valid & whole
-    return {
-        argument.name: _view(from_arrow(items, argument.type, tables.strings)),
-        argument.name.replace("e", "ok", 1): valid,
-        argument.name.replace("e", "at", 1): _view(offsets),
-    }
 
 
-def _view(array: Any) -> Any:
-    """Another view of the same numbers, so that making it read-only leaves the original as it is."""
-    return array[:] if array.size else np.zeros(1, array.dtype)
+def _fields(plan: Plan, arguments: tuple[Argument, ...]) -> tuple[_Field, ...]:
+    """The fields behind those arguments that come from events."""
+    found: dict[tuple[str, str], dict[str, Argument]] = {}
+    for argument in arguments:
+        if argument.owner == "event":
+            part, name = argument.part.split(" ")
+            found.setdefault((argument.of, name), {})[part] = argument
+    events = {e.name: e for e in plan.program.events}
+    out = []
+    for (event, name), parts in found.items():
+        item = parts["values"].type
+        assert item is not None
+        place = events[event].place(name)
+        out.append(
+            _Field(
+                event,
+                place,
+                events[event].fields[place].type,
+                item,
+                values=parts["values"].name,
+                valid=parts["valid"].name,
+                offsets=parts["offsets"].name if "offsets" in parts else "",
+                absent={a.name: _lane(np.zeros(2, _event_dtype(a))) for a in parts.values()},
+            )
+        )
+    return tuple(out)
+
+
+def _lane(array: Any) -> Any:
+    """An array as kernels take it from an event: not to be written to."""
+    array.setflags(write=False)
+    return array
 
 
 def _event_dtype(argument: Argument) -> Any:
@@ -226,14 +249,15 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
 
 
-def load_module(source: str, names: dict[str, Any]) -> Any:
+def load_module(source: str, names: dict[str, Any], helpers: tuple[Any, ...] = ()) -> Any:
+    """A generated module; helpers: what it calls besides what every kernel does."""
     digest = hashlib.sha256()
     for text in (
         source,
         __version__,
         nb.__version__,
         sys.version,
-        *(_source_of(m) for m in _HELPERS),
+        *(_source_of(m) for m in (*_HELPERS, *helpers)),
     ):
         digest.update(text.encode())
     name = f"penstock_kernel_{digest.hexdigest()[:24]}"

@@ -7,6 +7,7 @@ needs few passes for the times of one batch. Ties are then put in order of id, t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ class Ordered:
 _RADIX_BITS = 11
 # Added to the kind of an event that is late: no transaction has that kind, so the kernel passes over it.
 LATE = 128
+_NO_TIMES = np.zeros(0, np.int64)
 
 
 @kernel
@@ -133,43 +135,49 @@ def _merge_two(ts: Any, middle: Any) -> Any:
     return out
 
 
-def _argsort(ts: Any, starts: Any) -> Any:
-    """The order of ts, stable; None where it is in order. starts: where each table's rows begin."""
+def _argsort(ts: Any, starts: list[int], ends: list[int]) -> Any:
+    """The order of ts, stable; None where it is in order. starts, ends: of each table's rows."""
     if _is_sorted(ts):
         return None
-    stops = np.append(starts[1:], ts.size)
-    if starts.size == 1 or not all(_is_sorted(ts[a:b]) for a, b in zip(starts, stops, strict=True)):
+    if len(starts) == 1 or not all(_is_sorted(ts[a:b]) for a, b in zip(starts, ends, strict=True)):
         return _radix(ts)
-    return _merge_two(ts, starts[1]) if starts.size == 2 else _merge(ts, starts, stops)
+    if len(starts) == 2:
+        return _merge_two(ts, starts[1])
+    return _merge(ts, np.array(starts, np.int64), np.array(ends, np.int64))
 
 
 def order(program: Program, arrived: list[Arrived], late: list[Any] | None = None) -> Ordered:
     """late: for each of `arrived`, which of its rows are late; None for none."""
     marks = _marks(arrived, late)
     arrived = [a for a in arrived if a.table.num_rows]
-    columns = [times(a.table.column(a.event.order)) for a in arrived]
-    ts = columns[0] if len(columns) == 1 else np.concatenate([np.zeros(0, np.int64), *columns])
-    sizes = [c.size for c in columns]
-    places = [a.arrival for a in arrived]
-    in_turn = all(
-        p.size == 0 or (p[0] == s and p[-1] == s + p.size - 1)
-        for p, s in zip(places, np.cumsum([0, *sizes]), strict=False)
-    )
-    starts = np.cumsum([0, *sizes[:-1]]).astype(np.int64)
-    place = _ties(arrived, ts, _argsort(ts, starts), None if in_turn else np.concatenate(places))
-    kinds = np.array([program.events.index(a.event) for a in arrived], np.uint8)
+    columns = [times(a.column(a.event.order)) for a in arrived]
+    ts = columns[0] if len(columns) == 1 else np.concatenate([_NO_TIMES, *columns])
+    ends = list(accumulate(c.size for c in columns))
+    starts = [0, *ends[:-1]]
+    arrival = None if _in_turn(arrived, starts) else np.concatenate([a.arrival for a in arrived])
+    place = _ties(arrived, ts, _argsort(ts, starts, ends), arrival)
+    kinds = [program.events.index(a.event) for a in arrived]
     n = ts.size
     if len(arrived) <= 1:
-        kind = np.full(n, kinds[0] if len(kinds) else 0, np.uint8)
+        kind = np.full(n, kinds[0] if kinds else 0, np.uint8)
         pos = np.arange(n) if place is None else place
     else:
         kind, pos = np.empty(n, np.uint8), np.empty(n, np.int64)
-        _kinds(np.arange(n) if place is None else place, starts, kinds, kind, pos)
+        ordered = np.arange(n) if place is None else place
+        _kinds(ordered, np.array(starts, np.int64), np.array(kinds, np.uint8), kind, pos)
     if place is not None:
         ts, marks = ts[place], None if marks is None else marks[place]
     if marks is not None:
         kind[marks] |= LATE
     return Ordered(tuple(arrived), kind, pos, ts, place, marks)
+
+
+def _in_turn(arrived: list[Arrived], starts: list[int]) -> bool:
+    """Whether the tables' rows, one table after the other, lie in the order in which they arrived."""
+    return all(
+        a.arrival[0] == start and a.arrival[-1] == start + a.arrival.size - 1
+        for a, start in zip(arrived, starts, strict=False)
+    )
 
 
 def _marks(arrived: list[Arrived], late: list[Any] | None) -> Any:
@@ -207,7 +215,7 @@ def _ids(arrived: list[Arrived], rows: Any) -> pa.Array:
     parts = []
     for a in arrived:
         if a.event.id:
-            parts.append(one_chunk(a.table.column(a.event.id)).cast(kind))
+            parts.append(one_chunk(a.column(a.event.id)).cast(kind))
         else:
             parts.append(pa.nulls(a.table.num_rows, kind))
     return pa.concat_arrays(parts).take(pa.array(rows))

@@ -47,14 +47,14 @@ class Released:
 
 def release(program: Program, arrived: list[Arrived], waiting: Waiting, delay: int, *, flush: bool = False) -> Released:
     """Split what has arrived and what was held into what runs, what is late, and what waits on."""
-    new = [times(a.table.column(a.event.order)) for a in arrived]
+    new = [times(a.column(a.event.order)) for a in arrived]
     tops = [int(ts.max()) for ts in new if ts.size] + ([] if waiting.highest is None else [waiting.highest])
     highest = max(tops, default=None)
     limit = None if highest is None else (highest if flush else highest - delay)
     frontier, held, out, marks = waiting.frontier, [], [], []
     arrived = _with_held(program, arrived, waiting)
     for one in arrived:
-        ts = times(one.table.column(one.event.order))
+        ts = times(one.column(one.event.order))
         before = waiting.held[one.event.name].num_rows if one.event.name in waiting.held else 0
         late = np.zeros(ts.size, np.bool_)
         if waiting.frontier is not None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -43,12 +41,12 @@ class BatchReport:
 
 @dataclass(slots=True)
 class Stopwatch:
-    """Seconds by stage."""
+    """Seconds by stage; each stage begins where the one before it ended."""
 
     seconds: dict[str, float] = field(default_factory=dict)
+    _begun: float = field(default_factory=time.perf_counter)
 
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        begun = time.perf_counter()
-        yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
+    def ends(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.seconds[stage] = now - self._begun
+        self._begun = now

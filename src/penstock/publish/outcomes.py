@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.declare.model import TEXT, Program
-from penstock.declare.types import INT
 from penstock.execute.native import Result
 from penstock.execute.order import LATE, Ordered
 from penstock.state.arrow import one_chunk, to_arrow
@@ -25,59 +24,60 @@ from penstock.state.strings import Strings
 STATUS = pa.array(["committed", "aborted", "late"], pa.string())
 
 
-def outcomes(
-    program: Program, reasons: tuple[str, ...], batch: Ordered, result: Result, strings: Strings, version: int
-) -> pa.Table:
-    n = batch.count
-    aborted = result.code != 0
-    status = aborted.astype(np.int32)
-    committed = ~aborted
-    if batch.late is not None:
-        status[batch.late] = 2
-        committed &= ~batch.late
-    names = [t.name for t in program.transactions]
-    events = [e.name for e in program.events]
-    number = np.zeros(max(len(events), 1), np.int32)
-    for k, transaction in enumerate(program.transactions):
-        number[events.index(transaction.event.name)] = k
-    columns: dict[str, Any] = {
-        "transaction": _text(number[batch.kind & (LATE - 1)], names),
-        "ts": pa.Array.from_buffers(
-            (program.order_type() or INT).arrow(), n, [None, pa.py_buffer(np.ascontiguousarray(batch.ts))]
-        ),
-        "status": _text(status, STATUS),
-        "reason": _text(result.code - 1, list(reasons), aborted),
-        "version": pa.array(np.full(n, version, np.int64)),
-    }
-    if program.id_type() is not None:
-        columns["id"] = _ids(program, batch)
-    for (name, type_), (values, given) in zip(program.returns, result.fields, strict=True):
-        valid = given & committed
-        columns[name] = to_arrow(values, type_, strings, None if valid.all() else valid)
-    schema = program.outcomes()
-    return pa.table([columns[f.name] for f in schema], schema=schema)
+class Outcomes:
+    """How a program's outcomes look; what does not change from batch to batch is made once."""
+
+    def __init__(self, program: Program, reasons: tuple[str, ...]) -> None:
+        self.program = program
+        self.schema = program.outcomes()
+        self._id_type = program.id_type()
+        self._transactions = pa.array([t.name for t in program.transactions], pa.string())
+        self._reasons = pa.array(reasons, pa.string())
+        # Kind of event -> its transaction's number.
+        events = [e.name for e in program.events]
+        self._number = np.zeros(max(len(events), 1), np.int32)
+        for k, transaction in enumerate(program.transactions):
+            self._number[events.index(transaction.event.name)] = k
+
+    def table(self, batch: Ordered, result: Result, strings: Strings, version: int) -> pa.Table:
+        n, kind = batch.count, batch.kind
+        aborted = result.code != 0
+        status = aborted.astype(np.int32)
+        committed = ~aborted
+        if batch.late is not None:
+            kind = kind & (LATE - 1)
+            status[batch.late] = 2
+            committed &= ~batch.late
+        columns = [
+            _text(self._number[kind], self._transactions),
+            _numbers(batch.ts, self.schema.field(1).type),
+            *([] if self._id_type is None else [self._ids(batch)]),
+            _text(status, STATUS),
+            _text(result.code - 1, self._reasons, aborted),
+            _numbers(np.full(n, version, np.int64), pa.int64()),
+        ]
+        for (_, type_), (values, given) in zip(self.program.returns, result.fields, strict=True):
+            valid = given & committed
+            columns.append(to_arrow(values, type_, strings, None if valid.all() else valid))
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _ids(self, batch: Ordered) -> pa.Array:
+        assert self._id_type is not None
+        kind = self._id_type.arrow()
+        parts = []
+        for arrived in batch.arrived:
+            id_ = arrived.event.id
+            given = one_chunk(arrived.column(id_)).cast(kind) if id_ else pa.nulls(arrived.table.num_rows, kind)
+            parts.append(given)
+        every = pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
+        return every if batch.place is None else every.take(pa.array(batch.place))
 
 
-def _text(numbers: Any, texts: Any, valid: Any = None) -> pa.Array:
+def _numbers(values: Any, type_: pa.DataType, bits: pa.Buffer | None = None) -> pa.Array:
+    return pa.Array.from_buffers(type_, values.size, [bits, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def _text(numbers: Any, texts: pa.Array, valid: Any = None) -> pa.Array:
+    """Texts by their numbers, which are int32; null where valid is given and false."""
     bits = None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    indices = pa.Array.from_buffers(
-        pa.int32(), numbers.size, [bits, pa.py_buffer(np.ascontiguousarray(numbers, np.int32))]
-    )
-    dictionary = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.string())
-    assert TEXT.index_type == pa.int32()
-    return pa.DictionaryArray.from_arrays(indices, dictionary, safe=False)
-
-
-def _ids(program: Program, batch: Ordered) -> pa.Array:
-    type_ = program.id_type()
-    assert type_ is not None
-    parts = []
-    for arrived in batch.arrived:
-        id_ = arrived.event.id
-        parts.append(
-            one_chunk(arrived.table.column(id_)).cast(type_.arrow())
-            if id_
-            else pa.nulls(arrived.table.num_rows, type_.arrow())
-        )
-    every = pa.concat_arrays(parts) if parts else pa.nulls(0, type_.arrow())
-    return every if batch.place is None else every.take(pa.array(batch.place))
+    return pa.DictionaryArray.from_arrays(_numbers(numbers, TEXT.index_type, bits), texts, safe=False)

@@ -13,7 +13,7 @@ The last choice stands unless another promises to be a tenth faster: two that ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.schedule.costs import Costs
 from penstock.schedule.policy import Policy
@@ -23,6 +23,9 @@ _BETTER = 0.9
 LITTLE = 0.5e-3
 # What running ahead has to redo grows with the aborts: each drags along what saw it.
 _DRAGGED = 20.0
+# Of what building costs, the part that is done when the graph is known.
+_SUNK = 0.6
+_BARRIER = 3e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,12 @@ class Chooser:
         """Whether a graph could win if nothing in the batch waited for anything."""
         if f.threads < 2 or f.work < LITTLE:
             return False
-        return min(self._graph(f, name, 0.0) for name in self._candidates(f)) < f.work
+        least = min(self._graph(f, name, 0.0) for name in self._candidates(f))
+        return least < (_BETTER if self.last == "serial" else 1.0) * f.work
+
+    def hopeless(self, f: Features) -> bool:
+        """Whether a graph would not be worth it even if events cost twice as much as they did lately."""
+        return not self.worth_a_graph(replace(f, cost=2 * f.cost))
 
     def serial(self, f: Features, why: str) -> Choice:
         self.last = "serial"
@@ -72,18 +80,21 @@ class Chooser:
 
     def choose(self, f: Features) -> Choice:
         """Of all candidates the one with the least estimate; f.chain and f.path are known now."""
-        self.estimates = {"serial": f.work}
-        for name in self._candidates(f):
-            self.estimates[name] = self._graph(f, name, self._path(f, name))
+        self.estimates = {name: self._graph(f, name, self._path(f, name)) for name in self._candidates(f)}
         best = min(self.estimates, key=self.estimates.__getitem__)
         kept = self.estimates.get(self.last)
         if kept is not None and self.estimates[best] > _BETTER * kept:
             best = self.last
+        # By now the graph is there: what it cost is spent either way.
+        left = self.estimates[best] - _SUNK * f.entries * self.costs.of(best, f.threads).entry
+        self.estimates["serial"] = f.work
+        if f.work < left:
+            best = "serial"
         self.last = best
         return Choice(self._policy(best, f.threads), self._why(f, best), self.estimates[best])
 
     def _candidates(self, f: Features) -> list[str]:
-        names = ["dfs/transaction/eager", "ready/transaction/eager"]
+        names = ["bfs/transaction/eager", "dfs/transaction/eager", "ready/transaction/eager"]
         if f.cut:
             names += ["dfs/operation/lazy", "ready/operation/lazy", "ready/operation/eager"]
         return names
@@ -93,10 +104,12 @@ class Chooser:
         redo = min(1.0, _DRAGGED * f.abort_ratio) if "lazy" in name else 0.0
         own = self.costs.of(name, f.threads)
         work = (f.work * (1 + redo) + tasks * own.task) / f.threads
+        if name.startswith("bfs"):  # every stratum ends with a barrier, and with threads that have nothing left to do
+            work += f.chain * (_BARRIER + f.cost / 2)
         return own.start + f.entries * own.entry + max(work, path)
 
     def _path(self, f: Features, name: str) -> float:
-        if name.startswith(("dfs/transaction", "ready/transaction")):
+        if "transaction" in name:
             return f.path * f.cost
         one = f.cost / max(1.0, f.accesses)
         # Cautious operations wait for whole transactions, whose pieces run side by side.

@@ -11,8 +11,8 @@ from pathlib import Path
 _FILE = "schedule-costs.json"
 # How much of a new measurement is taken over.
 _LEARN = 0.3
-# Batches smaller than this say more of the machine's moods than of its costs.
-_TELLING = 2048
+# Large batches tell what an access costs to build in, small ones what a batch costs to begin with.
+_LARGE, _SMALL = 8192, 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Cost:
 
 # Before anything was measured: on two cores of 2024.
 _FIRST = {
+    "bfs/transaction/eager": Cost(entry=60e-9, task=500e-9),
     "dfs/transaction/eager": Cost(entry=60e-9, task=500e-9),
     "ready/transaction/eager": Cost(entry=60e-9, task=700e-9),
     "dfs/operation/lazy": Cost(entry=80e-9, task=300e-9),
@@ -51,12 +52,15 @@ class Costs:
 
     def learn(self, name: str, threads: int, *, events: int, entries: int, tasks: int, spent: dict[str, float]) -> None:
         """One batch's truth, in thread-seconds: `construct` and `explore`."""
-        if name not in _FIRST or events < _TELLING:
+        if name not in _FIRST or events < _SMALL:
             return
         old = self.of(name, threads)
-        entry = max(0.0, spent["construct"] / threads - old.start) / max(1, entries)
-        task = spent["explore"] / max(1, tasks)
-        self.known[f"{name}:{threads}"] = Cost(old.start, _towards(old.entry, entry), _towards(old.task, task))
+        start, entry, building = old.start, old.entry, spent["construct"] / threads
+        if events < _LARGE:
+            start = _towards(start, max(0.0, building - entries * entry))
+        else:
+            entry = _towards(entry, max(0.0, building - start) / max(1, entries))
+        self.known[f"{name}:{threads}"] = Cost(start, entry, _towards(old.task, spent["explore"] / max(1, tasks)))
         self.changed = True
 
     def keep(self) -> None:

@@ -11,6 +11,9 @@ from penstock.declare.types import Type
 from penstock.state.jit import kernel
 from penstock.state.strings import Strings
 
+_NONE_NULL = np.zeros(0, np.bool_)
+_NONE_NULL.setflags(write=False)
+
 
 def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if isinstance(column, pa.Array):
@@ -52,7 +55,7 @@ def times(column: pa.ChunkedArray | pa.Array) -> Any:
 def validity(array: pa.Array) -> Any:
     """Which values are not null, as bools; empty where none is null."""
     if array.null_count == 0:
-        return np.zeros(0, np.bool_)
+        return _NONE_NULL
     bits = np.unpackbits(
         np.frombuffer(array.buffers()[0], np.uint8), count=array.offset + len(array), bitorder="little"
     )

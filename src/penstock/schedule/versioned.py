@@ -33,10 +33,10 @@ from penstock.execute.codegen.parallel import (
 )
 from penstock.execute.codegen.pieces import VERDICT_BITS, cuts, handed
 from penstock.execute.native import Kernel, Running, load_module, numba_type
-from penstock.execute.team import Team
 from penstock.plan.foresee import foresee
 from penstock.plan.ir import Plan
-from penstock.schedule import explore
+from penstock.schedule import atomics, explore
+from penstock.schedule import graph as graphs
 from penstock.schedule.chains import chains
 from penstock.schedule.choose import Features
 from penstock.schedule.explain import explain
@@ -59,9 +59,11 @@ from penstock.schedule.graph import (
     waits,
 )
 from penstock.schedule.policy import Policy
+from penstock.schedule.team import Team
 from penstock.state.lanes import dtype
 from penstock.state.table import USED
 
+_CALLED = (atomics, explore, graphs)  # by generated source
 _EXPLORE = {"bfs": explore.BFS, "dfs": explore.DFS, "ready": explore.READY}
 _HANDED: dict[str, Any] = {"hand_i": np.int64, "hand_f": np.float64, "hand_b": np.bool_}
 
@@ -127,7 +129,7 @@ class Versioned:
     def _compiled(self, module: str, generate: Callable[[], str], name: str, graph: tuple[Any, ...]) -> Any:
         """A function of a generated module, compiled for these arguments before the batch's own."""
         if module not in self._modules:
-            self._modules[module] = load_module(generate(), self.kernel.names())
+            self._modules[module] = load_module(generate(), self.kernel.names(), _CALLED)
         function = getattr(self._modules[module], name)
         signature = (*(nb.typeof(g) for g in graph), *(_type(a) for a in self.wanted))
         if signature not in function.overloads:
@@ -147,7 +149,7 @@ class Versioned:
 
     def accesses(self, kind: Any) -> float:
         """Records that an event reaches, on average; lists are taken for one."""
-        return float(self.sites[kind].mean()) if kind.size else 0.0
+        return float(self.sites[kind[:1024]].mean()) if kind.size else 0.0
 
     def adopt(self, other: Versioned) -> None:
         """Take over what another has compiled."""

@@ -20,11 +20,11 @@ import numpy as np
 from penstock.execute import steps
 from penstock.execute.codegen.locked import generate_locked
 from penstock.execute.native import LOG_SIZE, Running, load_module, numba_type
-from penstock.execute.versioned import Batch, Versioned
-from penstock.schedule import locks
+from penstock.schedule import atomics, locks
 from penstock.schedule.graph import Graph
 from penstock.schedule.locks import Locks
 from penstock.schedule.policy import Policy
+from penstock.schedule.versioned import Batch, Versioned
 from penstock.state import hashing
 from penstock.state.jit import kernel
 from penstock.state.table import DIRTY, GRAVES
@@ -91,7 +91,7 @@ class Locked:
 
     def _function(self, held: Locks) -> Any:
         if self._module is None:
-            self._module = load_module(self.source, self.kernel.names())
+            self._module = load_module(self.source, self.kernel.names(), (atomics, locks))
         function = self._module.locked
         signature = (nb.typeof(held), nb.types.int64, *(numba_type(a) for a in self.wanted))
         if signature not in function.overloads:

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from penstock.execute.locked import Locked
 from penstock.execute.native import Kernel, Running, cache_directory
 from penstock.execute.order import order
-from penstock.execute.versioned import Versioned
 from penstock.plan.foresee import foresee
 from penstock.schedule.choose import LITTLE, Choice, Chooser, Features, too_little
 from penstock.schedule.costs import Costs
+from penstock.schedule.locked import Locked
 from penstock.schedule.policy import LOCKING, Policy
+from penstock.schedule.versioned import Versioned
 from penstock.state.tables import Tables
 
-# The first events of a batch, run serially, tell what one costs: so many at most, and in so large a batch at least.
-_SAMPLE, _SAMPLED = 512, 2048
+# The first events of a batch, run serially, tell what one costs: few if they are dear; in a small batch, none.
+_SAMPLES, _SAMPLED = (16, 256), 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,33 +92,38 @@ class Conductor:
     # -- adaptive ---------------------------------------------------------------------------
 
     def _adaptive(self, running: Running, threads: int) -> Conducted:
-        begun = time.thread_time()
         alone = self._alone(running)
-        count = running.count
-        if threads < 2 or len(alone) or (self.cost is not None and count * self.cost < LITTLE):
-            self.kernel.run(running)
-            self._measure(running, begun)
-            return Conducted(Policy.serial(), self._plainly(running, threads, len(alone)))
-        done = self._sample(running) if count >= _SAMPLED else 0
-        if self.cost is None:  # a small batch, and the first
-            self.kernel.run(running)
-            self._measure(running, begun)
-            return Conducted(Policy.serial(), "the first batch shows what an event costs")
-        conducted = self._rest(running, threads, done, self.cost)
+        if threads < 2 or len(alone) or self._hopeless(running, threads):
+            why = self._plainly(running, threads, len(alone))
+            took = self._timed(running, 0, running.count)
+            if running.count:
+                self.cost = took / running.count
+            self.chooser.last = "serial"
+            conducted = Conducted(Policy.serial(), why)
+        else:
+            conducted = self._rest(running, threads, self._sample(running) if running.count >= _SAMPLED else 0)
         self._remember(running)
         return conducted
 
-    def _rest(self, running: Running, threads: int, done: int, cost: float) -> Conducted:
-        """What is left of a batch once the cost of an event is known."""
-        versioned = self.versioned
-        features = Features(
+    def _hopeless(self, running: Running, threads: int) -> bool:
+        """Whether there is no need to look: most batches are small, or their events cheap."""
+        if self.cost is None or 2 * self.cost * running.count < LITTLE:
+            return True
+        return self.chooser.hopeless(self._features(running, threads, 0))
+
+    def _features(self, running: Running, threads: int, done: int) -> Features:
+        return Features(
             events=running.count - done,
-            cost=cost,
+            cost=self.cost or 0.0,
             threads=threads,
-            accesses=versioned.accesses(running.fixed["kind"]),
-            cut=versioned.cuts.any,
+            accesses=self.versioned.accesses(running.fixed["kind"]),
+            cut=self.versioned.cuts.any,
             abort_ratio=self.abort_ratio,
         )
+
+    def _rest(self, running: Running, threads: int, done: int) -> Conducted:
+        """What is left of a batch once the cost of an event is known."""
+        versioned, features = self.versioned, self._features(running, threads, done)
         if not self.chooser.worth_a_graph(features):
             return self._serially(running, done, self.chooser.serial(features, too_little(features)))
         if not self._compiled(threads):
@@ -140,6 +145,8 @@ class Conductor:
             tasks=batch.tasks,
             spent=spent,
         )
+        if not done:  # no sample was taken: what the threads did is the best there is
+            self.cost = (spent["useful"] + spent["abort"]) / features.events
         return Conducted(choice.policy, choice.why, spent)
 
     def _serially(self, running: Running, done: int, choice: Choice) -> Conducted:
@@ -148,22 +155,21 @@ class Conductor:
 
     def _sample(self, running: Running) -> int:
         """Run the first events serially to see what one costs; how many that were."""
-        count = min(_SAMPLE, running.count // 16)
         # By this thread's own clock: on a busy machine the wall's would speak of others.
-        start = time.thread_time()
-        self.kernel.run(running, 0, 1)
-        calling = time.thread_time()
-        self.kernel.run(running, 1, count)
-        ended = time.thread_time()
-        # The first call shows what a call costs that runs next to nothing.
-        self.cost = max(1e-9, (ended - calling - min(calling - start, (ended - calling) / 2)) / (count - 1))
-        return count
+        done, calling = 1, self._timed(running, 0, 1)
+        for count in _SAMPLES:
+            took = self._timed(running, done, done + count)
+            done += count
+            # The first call shows what a call costs that runs next to nothing.
+            self.cost = max(1e-9, (took - min(calling, took / 2)) / count)
+            if took > 4 * calling:
+                break
+        return done
 
-    def _measure(self, running: Running, begun: float) -> None:
-        """A batch that ran serially has shown what an event costs."""
-        if running.count:
-            self.cost = (time.thread_time() - begun) / running.count
-        self._remember(running)
+    def _timed(self, running: Running, start: int, stop: int) -> float:
+        begun = time.thread_time()
+        self.kernel.run(running, start, stop)
+        return time.thread_time() - begun
 
     def _remember(self, running: Running) -> None:
         if running.count:
@@ -175,7 +181,9 @@ class Conductor:
             return f"{alone} of {running.count} events have keys that only state can tell, and must run alone"
         if threads < 2:
             return "there is one core"
-        return too_little(Features(running.count, self.cost or 0.0, threads))
+        if self.cost is None:
+            return "the first batch shows what an event costs"
+        return too_little(Features(running.count, self.cost, threads))
 
     # -- compiling --------------------------------------------------------------------------
 
@@ -196,7 +204,7 @@ class Conductor:
         tables = Tables(program)
         running = self.kernel.begin(tables, batch, self.kernel.encode(tables, batch), 0)
         for unit in ("transaction", "operation") if other.cuts.any else ("transaction",):
-            for explore in ("dfs", "ready"):
+            for explore in ("bfs", "dfs", "ready"):
                 other.run(running, Policy(explore=explore, unit=unit, on_abort="eager", threads=threads), 0, 0)
         self.versioned.adopt(other)
         self._warm = True
