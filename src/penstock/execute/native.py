@@ -12,6 +12,7 @@ import importlib.util
 import os
 import sys
 import tempfile
+import threading
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
 from penstock.state.tables import Tables
 
+_loading = threading.Lock()
 # What generated source calls: a kernel kept on disk is good only for these very helpers.
 _HELPERS = (kernels, steps, hashing, jit, prefetch, strings)
 # Straight-line transactions write at most this often; loops grow the log when they need to.
@@ -261,8 +263,11 @@ def load_module(source: str, names: dict[str, Any], helpers: tuple[Any, ...] = (
     ):
         digest.update(text.encode())
     name = f"penstock_kernel_{digest.hexdigest()[:24]}"
-    if name in sys.modules:  # this process has it already
-        return sys.modules[name]
+    with _loading:  # a module that another thread is loading is not whole yet
+        return sys.modules.get(name) or _import(name, source, names)
+
+
+def _import(name: str, source: str, names: dict[str, Any]) -> Any:
     path = _write(name, source)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None

@@ -25,6 +25,8 @@ from penstock.state.tables import Tables
 
 # The first events of a batch, run serially, tell what one costs: few if they are dear; in a small batch, none.
 _SAMPLES, _SAMPLED = (16, 256), 2048
+# A batch tells what an event costs if it is not so small that calling the kernel is most of it.
+_TELLING, _TELLS = 512, 2e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Conductor:
         self.abort_ratio = 0.0
         self._versioned: Versioned | None = None
         self._warm = False
+        self._broken = ""
         self._compiling: threading.Thread | None = None
         self._locked: Locked | None = None
 
@@ -96,7 +99,7 @@ class Conductor:
         if threads < 2 or len(alone) or self._hopeless(running, threads):
             why = self._plainly(running, threads, len(alone))
             took = self._timed(running, 0, running.count)
-            if running.count:
+            if running.count >= _TELLING or took > _TELLS:
                 self.cost = took / running.count
             self.chooser.last = "serial"
             conducted = Conducted(Policy.serial(), why)
@@ -127,7 +130,7 @@ class Conductor:
         if not self.chooser.worth_a_graph(features):
             return self._serially(running, done, self.chooser.serial(features, too_little(features)))
         if not self._compiled(threads):
-            why = "the parallel kernels are being compiled meanwhile"
+            why = self._broken or "the parallel kernels are being compiled meanwhile"
             return self._serially(running, done, self.chooser.serial(features, why))
         begun = time.perf_counter()
         batch = versioned.begin(running, Policy(threads=threads), done, running.count)
@@ -192,9 +195,16 @@ class Conductor:
         if self._warm:
             return True
         if self._compiling is None:
-            self._compiling = threading.Thread(target=self.warm, args=(threads,), name="penstock-compile", daemon=True)
+            name, work = "penstock-compile", self._warm_or_say_why
+            self._compiling = threading.Thread(target=work, args=(threads,), name=name, daemon=True)
             self._compiling.start()
         return False
+
+    def _warm_or_say_why(self, threads: int) -> None:
+        try:
+            self.warm(threads)
+        except Exception as error:  # the stream goes on without
+            self._broken = f"the parallel kernels did not compile: {error}"
 
     def warm(self, threads: int = 2) -> None:
         """Compile what adaptive may choose: run nothing, on tables of its own."""
