@@ -29,18 +29,18 @@ def latency(threads: int, *, quick: bool = False) -> dict[str, Any]:
 
 def percentiles(knobs: Knobs, names: tuple[str, ...], threads: int, count: int) -> list[dict[str, Any]]:
     """Milliseconds of db.run; every batch is another, and each runs under all policies in turn."""
-    policies = parsed(names, threads)
+    policies, warm = parsed(names, threads), min(WARM, count // 4)
     seconds = np.zeros((len(policies), count))
     with Bench(knobs) as bench:
         if knobs.cost_us > 0:  # otherwise batches are so cheap that nothing but the serial loop is ever chosen
             bench.warm(policies, compile_batch(knobs))
-        for number, events in enumerate(knobs.batches(seed=1, count=count + WARM)):
+        for number, events in enumerate(knobs.batches(seed=1, count=count + warm)):
             bound = bind(bench.app, events)
             for k, policy in enumerate(policies):
                 begun = time.perf_counter()
                 bench.db.run(bound, policy=policy)
-                if number >= WARM:
-                    seconds[k, number - WARM] = time.perf_counter() - begun
+                if number >= warm:
+                    seconds[k, number - warm] = time.perf_counter() - begun
     p50, p90, p99 = 1000 * np.percentile(seconds, (50, 90, 99), axis=1)
     return [
         {"policy": name, "batch": knobs.batch, "batches": count, "p50": p50[k], "p90": p90[k], "p99": p99[k]}
