@@ -8,6 +8,7 @@
 #   make check        lint, format and types
 #   make fmt          rewrite the code in the project's format
 #   make bench        measure the Streaming Ledger workload on this machine
+#   make bench-paper  how batches are scheduled: the papers' figures drawn again, in bench-paper/
 #   make clean        remove the environment, caches and builds
 #
 # PYTHON=… picks an interpreter, VENV=… another place for the environment, WORKERS=… the test processes.
@@ -36,7 +37,7 @@ NEED_JAVA = @java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
 	if [ "$${major:-0}" -lt 17 ]; then \
 	    echo "make $@ runs Spark, which needs Java 17 or newer, and found $${major:-none}; install one (Debian and Ubuntu: apt install openjdk-17-jre-headless) or set JAVA_HOME$(1)" >&2; exit 1; fi
 
-.PHONY: help demo test test-quick test-long check fmt bench clean
+.PHONY: help demo test test-quick test-long check fmt bench bench-paper clean
 
 help:
 	@sed -n 's/^#   make /make /p' Makefile
@@ -67,6 +68,11 @@ fmt: $(STAMP)
 bench: $(STAMP)
 	"$(BIN)/penstock" bench sl
 	"$(BIN)/penstock" bench sl --keys str
+
+bench-paper: $(PLOT)
+	$(RUN) benchmarks.schedulers figures --out bench-paper
+	$(RUN) benchmarks.schedulers latency --json bench-paper/latency.json
+	$(RUN) benchmarks.schedulers regret --json bench-paper/regret.json
 
 clean:
 	rm -rf "$(VENV)" dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,7 +17,24 @@ def arguments() -> argparse.ArgumentParser:
     regret = _command(commands, "regret", "adaptive against every fixed policy, over a grid and over time")
     regret.add_argument("--threads", type=int, default=cores(), help="threads of each policy; default all cores")
     regret.add_argument("--only", default="", metavar="TEXT", help="only points whose description holds this text")
+    scaling = _command(commands, "scaling", "Streaming Ledger on 1, 2, 4, … cores, against the bound")
+    scaling.add_argument("--cores", type=_numbers, default=_powers(cores()), metavar="N,N,…", help="default 1, 2, 4, …")
+    scaling.add_argument("--repeat", type=int, default=2, help="runs of each policy that count; default %(default)s")
+    latency = _command(commands, "latency", "batches of 500 events: percentiles of db.run")
+    latency.add_argument("--threads", type=int, default=cores(), help="threads of each policy; default all cores")
+    figures = _command(commands, "figures", "the papers' figures: pictures, and figures.json with all numbers")
+    figures.add_argument("--threads", type=int, default=cores(), help="threads of each policy; default all cores")
+    figures.add_argument("--out", type=Path, default=Path("bench-paper"), metavar="DIR", help="default %(default)s")
     return parser
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
+
+
+def _powers(most: int) -> list[int]:
+    """1, 2, 4, … and the most of all."""
+    return sorted({most, *(1 << k for k in range(most.bit_length()))})
 
 
 def _command(commands: Any, name: str, help: str) -> argparse.ArgumentParser:
@@ -36,6 +53,18 @@ def main(words: Sequence[str] | None = None) -> dict[str, Any]:
 
 def run(chosen: argparse.Namespace) -> dict[str, Any]:
     """A command imports what it needs when it runs."""
+    if chosen.command == "scaling":
+        from benchmarks.schedulers.scaling import scaling
+
+        return scaling(chosen.cores, quick=chosen.quick, repeat=chosen.repeat)
+    if chosen.command == "latency":
+        from benchmarks.schedulers.latency import latency
+
+        return latency(chosen.threads, quick=chosen.quick)
+    if chosen.command == "figures":
+        from benchmarks.schedulers.figures import figures
+
+        return figures(chosen.out, chosen.threads, quick=chosen.quick)
     from benchmarks.schedulers.regret import regret
 
     return regret(chosen.threads, quick=chosen.quick, only=chosen.only)

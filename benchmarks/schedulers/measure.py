@@ -75,8 +75,10 @@ class Bench:
         self.db.close()
 
     def warm(self, policies: Iterable[Policy], events: dict[str, Any]) -> None:
-        """Compile what these policies need."""
+        """Compile what these policies need. Adaptive would do it in the background, and run serially meanwhile."""
         for policy in policies:
+            if policy.scheme == "adaptive":
+                self.db.warm()
             self.run(events, policy)
 
     def run(self, events: dict[str, Any], policy: Policy) -> BatchReport:

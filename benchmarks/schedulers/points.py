@@ -63,15 +63,15 @@ def _tolls() -> list[Knobs]:
     ]
 
 
-def describe(knobs: Knobs) -> str:
-    """The workload, the knobs that matter for scheduling, and those that are not as usual."""
+def describe(knobs: Knobs, without: str = "") -> str:
+    """The workload, the knobs that matter for scheduling, and those that are not as usual; without one that moves."""
     usual = type(knobs)()
     shown = {"batch": f"T={knobs.batch}", "cost_us": f"C={knobs.cost_us:g}", "theta": f"theta={knobs.theta:g}"}
     for one in fields(knobs):
         value = getattr(knobs, one.name)
         if one.name not in shown and value != getattr(usual, one.name):
             shown[one.name] = f"{one.name}={value:g}" if isinstance(value, float) else f"{one.name}={value}"
-    return " ".join((knobs.name, *shown.values()))
+    return " ".join((knobs.name, *(text for name, text in shown.items() if name != without)))
 
 
 def same_tables(knobs: Knobs) -> tuple[Any, ...]:

@@ -40,6 +40,10 @@ def test_every_command_has_help(command: str) -> None:
         (["bench", "nothing"], "there is no workload 'nothing'; choose one of sl, ob, gs, tp, smallbank"),
         (["bench", "sl", "--policy", "lucky"], "there is no policy 'lucky'"),
         (["bench", "gs", "--keys", "str"], "workload 'gs' has keys int, not 'str'"),
+        (["bench", "gs", "--keys", "str", "--cost", "1"], "workload 'gs' has keys int, not 'str'"),
+        (["bench", "smallbank", "--cost", "1"], "workload 'smallbank' has no knobs; those that have are sl, ob, gs"),
+        (["bench", "sl", "--read-ratio", "0.5"], "workload 'sl' has no --read-ratio"),
+        (["bench", "sl", "--length", "3"], "Streaming Ledger: length is an even number, not 3"),
     ],
 )
 def test_an_error_is_one_line_and_exit_code_1(words: list[str], says: str) -> None:
@@ -60,6 +64,23 @@ def test_bench_prints_one_json_object(workload: str) -> None:
     assert set(report["latency_ms"]) == {"p50", "p99"}
     assert {"policy", "threads", "bytes_per_event", "machine", "command", "durability"} <= set(report)
     assert ("ratio" in report) == (workload == "sl")
+
+
+def test_bench_takes_policies_by_name_and_knobs() -> None:
+    knobs = ("--cost", "0.1", "--abort-ratio", "0.2", "--length", "2", "--read-ratio", "0.5")
+    code, out, err = penstock("bench", "gs", "--policy", "ready/transaction", "--threads", "2", *knobs, *TINY)
+    assert code == 0, err
+    report = json.loads(out)
+    assert (report["policy"], report["chosen"], report["threads"]) == (
+        "ready/transaction",
+        "ready/transaction/eager",
+        2,
+    )
+    assert report["knobs"] == {"cost": 0.1, "abort_ratio": 0.2, "length": 2, "read_ratio": 0.5}
+    assert {"useful", "construct", "explore", "sync", "abort"} <= set(report["spent_ms"])
+    assert report["why"] == "as asked"
+    assert 0 < report["aborted"]["negative"] < report["committed"]
+    assert "ratio" not in report
 
 
 def test_every_failure_of_run_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

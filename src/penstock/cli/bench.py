@@ -67,6 +67,8 @@ def measured(job: Job, state: Path | None, step: Any) -> dict[str, Any]:
         "batch": job.batch,
         "policy": job.policy,
         "threads": memory.threads,
+        "chosen": memory.chosen,
+        "why": memory.why,
         "events_per_s": {
             "kernel": round(memory.kernel),
             "memory": round(memory.whole),
@@ -77,8 +79,10 @@ def measured(job: Job, state: Path | None, step: Any) -> dict[str, Any]:
         "bytes_per_event": round(working["bytes_per_event"], 1),
         "latency_ms": latency,
         "stage_ms": memory.stage_ms,
+        "spent_ms": memory.spent_ms,
         "accounts": job.size,
         "theta": job.theta,
+        "knobs": job.knobs,
         "committed": memory.committed,
         "aborted": memory.aborted,
         "durability": durability,
@@ -102,6 +106,10 @@ def as_table(job: Job, report: dict[str, Any]) -> Table:
         table.add_row("kernel / hand-written loop", f"{report['ratio']['kernel_to_hand_written']:.3f}")
     for name, value in report["stage_ms"].items():
         table.add_row(f"stage {name}, ms a batch", f"{value:.2f}")
+    for name, value in report.get("spent_ms", {}).items():
+        table.add_row(f"threads: {name}, ms a batch", f"{value:.2f}")
+    table.add_row("policy of the last batch", f"{report['chosen']}, threads: {report['threads']}")
+    table.add_row("why", report["why"])
     table.add_row("compile cold, s", f"{report['compile_s']['cold']:.2f}")
     table.add_row("compile warm, s", f"{report['compile_s']['warm']:.2f}")
     table.add_row("working memory, bytes an event", f"{report['bytes_per_event']:,}")

@@ -67,8 +67,14 @@ def root(
 @app.command()
 @one_line_errors
 def bench(
-    workload: Annotated[str, typer.Argument(help="Which job to measure: sl, ob, gs, tp or smallbank.")],
-    policy: Annotated[str, typer.Option(help="How batches are scheduled: serial or adaptive.")] = "adaptive",
+    workload: Annotated[str, typer.Argument(help="Which job to measure: sl, ob, gs, tp, smallbank or transfers.")],
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="How batches are scheduled: adaptive, serial, tstream, lal, lwm, pat, none, or ready/operation/lazy."
+        ),
+    ] = "adaptive",
+    threads: Annotated[int, typer.Option(min=0, help="Threads of the policy; 0 is one a core.")] = 0,
     keys: Annotated[str, typer.Option(help="The type of the keys: int or str, where the workload has both.")] = "int",
     accounts: Annotated[
         int | None, typer.Option(min=2, help="Records in the main table; each workload has its own default.")
@@ -77,22 +83,56 @@ def bench(
         float | None,
         typer.Option(min=0.0, help="Zipf skew of the keys; 0 is uniform. Each workload has its own default."),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Events in one batch.")] = 100_000,
+    cost: Annotated[
+        float | None, typer.Option(min=0.0, help="Knob: microseconds of computation in each operation.")
+    ] = None,
+    abort_ratio: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Knob: share of the transactions that abort.")
+    ] = None,
+    length: Annotated[int | None, typer.Option(min=1, help="Knob: records of a transaction.")] = None,
+    accesses: Annotated[int | None, typer.Option(min=1, help="Knob: records that one write reads.")] = None,
+    read_ratio: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Knob: share of reads (gs).")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Events in one batch; default 100,000, with knobs 10,240.")
+    ] = None,
     batches: Annotated[int, typer.Option(min=1, help="Batches to measure, after one that warms up.")] = 20,
     memory_events: Annotated[
-        int, typer.Option(min=1, help="Events of the one batch whose working memory is measured.")
-    ] = 1_000_000,
+        int | None,
+        typer.Option(
+            min=1, help="Events of the batch whose working memory is measured; default 10^6, with knobs 50,000."
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     state: Annotated[
         Path | None,
         typer.Option(help="Directory for the durable runs, on the disk to measure; default a temporary one."),
     ] = None,
 ) -> None:
-    """Measure one workload: the kernel alone, whole batches in memory, and durable batches."""
+    """Measure one workload: the kernel alone, whole batches in memory, and durable batches.
+
+    With a knob, the workload is the tuned one of docs/WORKLOADS.md, whose operations cost --cost microseconds.
+    """
     from penstock.cli.bench import run_bench
     from penstock.cli.job import Job
 
-    job = Job.of(workload, policy, keys, accounts, theta, batch, batches, memory_events)
+    job = Job.of(
+        workload,
+        policy=policy,
+        threads=threads,
+        keys=keys,
+        size=accounts,
+        theta=theta,
+        batch=batch,
+        batches=batches,
+        memory_events=memory_events,
+        knobs={
+            "cost": cost,
+            "abort_ratio": abort_ratio,
+            "length": length,
+            "accesses": accesses,
+            "read_ratio": read_ratio,
+        },
+    )
     run_bench(job, state=state, as_json=json)
 
 

@@ -24,6 +24,8 @@ import pyarrow as pa
 
 from penstock.cli.job import Job
 from penstock.errors import PenstockError
+from penstock.observe.report import BatchReport
+from penstock.schedule.policy import Policy
 from penstock.workloads import bind, hand_written
 
 Batch = dict[str, pa.Table]
@@ -38,7 +40,10 @@ LOG_BYTES = 32 << 20  # a log much longer than this gets a snapshot in any case
 class InMemory:
     kernel: float  # events a second, as is `whole`
     whole: float
-    threads: int
+    threads: int  # of the last batch, as are `chosen` and `why`
+    chosen: str
+    why: str
+    spent_ms: dict[str, float]  # of all threads together, by what it went to; the median over the batches
     stage_ms: dict[str, float]
     committed: int
     aborted: dict[str, int]
@@ -62,10 +67,8 @@ def loaded(job: Job, path: Path | None = None, **options: Any) -> tuple[Any, Any
     return app, db
 
 
-def policy(job: Job) -> Any:
-    import penstock as ps
-
-    return getattr(ps.Policy, job.policy)()
+def policy(job: Job) -> Policy:
+    return Policy.parse(job.policy, job.threads)
 
 
 def in_memory(job: Job, given: Sequence[Batch]) -> InMemory:
@@ -88,11 +91,20 @@ def in_memory(job: Job, given: Sequence[Batch]) -> InMemory:
     return InMemory(
         kernel=job.batch / stages["execute"],
         whole=job.batch / float(np.median(whole[1:])),
-        threads=getattr(counted[-1].policy, "threads", None) or 1,
+        threads=counted[-1].threads,
+        chosen=counted[-1].policy,
+        why=counted[-1].why,
+        spent_ms=_spent_ms(counted),
         stage_ms={name: round(1000 * seconds, 3) for name, seconds in stages.items()},
         committed=sum(r.committed for r in counted),
         aborted=dict(aborted),
     )
+
+
+def _spent_ms(reports: Sequence[BatchReport]) -> dict[str, float]:
+    """Over those batches that ran as the last one did."""
+    alike = [r.spent for r in reports if r.policy == reports[-1].policy]
+    return {name: round(1000 * float(np.median([s[name] for s in alike])), 3) for name in alike[-1]}
 
 
 def ratio(job: Job, given: Sequence[Batch]) -> float | None:
@@ -100,7 +112,7 @@ def ratio(job: Job, given: Sequence[Batch]) -> float | None:
 
     Both run every batch, taking turns to be first: the second finds the events in the cache.
     """
-    if job.workload != "sl" or job.keys != "int":
+    if job.workload != "sl" or job.keys != "int" or job.tuned:
         return None
     app, db = loaded(job)
     loop = HandWritten(job)

@@ -20,6 +20,7 @@ from penstock.workloads.tuned import (
     OnlineBidding,
     StreamingLedger,
     TollProcessing,
+    as_workload,
 )
 
 WORKLOADS: dict[str, Workload] = {
@@ -43,6 +44,7 @@ __all__ = [
     "TollProcessing",
     "TwoGroups",
     "Workload",
+    "as_workload",
     "bind",
     "four_phases",
     "ns_per_round",

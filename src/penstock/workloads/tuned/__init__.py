@@ -6,8 +6,12 @@ The defaults are MorphStream's (for Online Bidding and bank transfers, TStream's
 TSTREAM has the settings of TStream 6.2.
 """
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from penstock.workloads.common import Workload
 from penstock.workloads.tuned.bank_transfers import BankTransfers
 from penstock.workloads.tuned.grep_sum import GrepSum
 from penstock.workloads.tuned.knobs import Knobs
@@ -30,6 +34,27 @@ TSTREAM: dict[str, Knobs] = {
     "tp": TollProcessing(**_SHARED | {"theta": 0.2, "keys": 100}),
 }
 
+
+def as_workload(knobs: Knobs) -> Workload:
+    """The same as a bare workload, for those who run them all alike."""
+
+    def tables(*, size: int, keys: str = "int") -> dict[str, Any]:
+        return replace(knobs, keys=size).tables()
+
+    def batch(events: int, *, first: int, size: int, theta: float, keys: str = "int") -> dict[str, Any]:
+        return replace(knobs, batch=events, keys=size, theta=theta).make(np.random.default_rng((0, first)), first)
+
+    return Workload(
+        name=knobs.name,
+        title=f"{knobs.title} with knobs",
+        app=lambda keys="int": knobs.app(),
+        tables=tables,
+        batch=batch,
+        size=knobs.keys,
+        theta=knobs.theta,
+    )
+
+
 __all__ = [
     "TSTREAM",
     "TUNED",
@@ -39,4 +64,5 @@ __all__ = [
     "OnlineBidding",
     "StreamingLedger",
     "TollProcessing",
+    "as_workload",
 ]

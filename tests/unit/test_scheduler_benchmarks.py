@@ -1,0 +1,123 @@
+"""The benchmarks of the schedulers run, at a tiny size, and what they report is sane. Nothing here looks at times."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.schedulers import regret, scaling
+from benchmarks.schedulers.__main__ import main
+from benchmarks.schedulers.draw import draw
+from benchmarks.schedulers.measure import Bench
+from benchmarks.schedulers.points import describe, grid
+from benchmarks.schedulers.scaling import longest_paths
+from benchmarks.schedulers.studies import LOCKS, Panel, Study
+
+from penstock import Policy
+from penstock.workloads import PHASES, StreamingLedger
+
+# Whole transactions: operations take long to compile.
+FEW = ("serial", "bfs/transaction/eager", "ready/transaction/eager")
+
+
+def report_of(tmp_path: Path, *words: str) -> dict[str, Any]:
+    file = tmp_path / "report.json"
+    main([*words, "--quick", "--json", str(file)])
+    report: dict[str, Any] = json.loads(file.read_text())
+    assert {"command", "machine"} <= set(report)
+    return report
+
+
+def test_the_grid_is_wide() -> None:
+    points = grid()
+    assert len(points) >= 40
+    assert len({describe(p) for p in points}) == len(points)
+    assert {p.name for p in points} == {"sl", "gs", "ob", "tp"}
+    assert {p.cost_us for p in points} == {0.0, 0.3, 1.0, 3.0, 10.0}
+    assert {p.theta for p in points} >= {0.0, 0.6, 1.0}
+    assert min(p.batch for p in points) <= 1_024 < 100_000 <= max(p.batch for p in points)
+    assert max(p.abort_ratio for p in points) == 0.9
+
+
+def test_regret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regret, "FIXED", FEW)
+    report = report_of(tmp_path, "regret", "--threads", "2", "--only", "sl")
+    (point,) = report["points"]
+    assert set(point["fixed_ms"]) == set(FEW)
+    assert point["best_ms"] == min(point["fixed_ms"].values())
+    assert point["regret"] == pytest.approx(point["adaptive_ms"] / point["best_ms"] - 1)
+    assert report["summary"]["worst_regret"] == point["regret"]
+    dynamic = report["dynamic"]
+    assert set(dynamic["totals"]) == {*FEW, "adaptive"}
+    for total in dynamic["totals"].values():
+        assert total["sum"] == pytest.approx(sum(total[phase.name] for phase in PHASES))
+    assert len(dynamic["chose"]) == len(dynamic["steps"]) == 2 * len(PHASES)
+
+
+def test_scaling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaling, "POLICIES", FEW[1:])
+    report = report_of(tmp_path, "scaling", "--cores", "1,2", "--repeat", "1")
+    assert [one["theta"] for one in report["scaling"]] == [0.0, 0.6, 1.0]
+    for one in report["scaling"]:
+        assert {p["threads"] for p in one["policies"]} == {1, 2}
+        assert one["longest_path"]["operation"] <= one["longest_path"]["transaction"] <= one["operations"]
+    assert all(one["per_s"] > 0 for one in report["construct"])
+
+
+def test_latency(tmp_path: Path) -> None:
+    report = report_of(tmp_path, "latency", "--threads", "2")
+    assert {one["workload"] for one in report["workloads"]} == {"sl", "gs", "ob", "tp"}
+    assert all(0 < one["p50"] <= one["p90"] <= one["p99"] for one in report["workloads"])
+
+
+def test_a_path_is_as_long_as_the_events_that_wait_for_each_other() -> None:
+    knobs = StreamingLedger(keys=2, batch=50, transfer_ratio=0.0, theta=0.0)
+    paths = longest_paths(knobs.events())
+    assert paths["work"] == 100
+    # Two accounts and two assets: nearly every deposit waits for the one before it.
+    assert 25 <= paths["operation"] <= 50 < paths["transaction"] <= 100
+    apart = longest_paths(StreamingLedger(batch=3, transfer_ratio=1.0, theta=0.0).events())
+    assert apart == {"work": 12, "transaction": 4, "operation": 1}
+
+
+def test_policies_take_turns_and_the_hopeless_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    knobs = StreamingLedger(keys=100, batch=50, cost_us=0.0)
+    with Bench(knobs) as bench:
+        real, ran = bench.run, []
+
+        def run(events: Any, policy: Policy) -> Any:
+            ran.append(policy.name)
+            report = real(events, policy)
+            report.seconds["execute"] = 10.0 if policy.name == "lal" else 1.0
+            return report
+
+        monkeypatch.setattr(bench, "run", run)
+        found = bench.compare(knobs.events(), [Policy.serial(), Policy.parse("lal", 1), Policy.adaptive(1)], repeat=2)
+    assert ran == ["serial", "lal", "adaptive", "lal", "serial", "adaptive", "adaptive", "serial"]
+    assert [one.median for one in found] == [1.0, 10.0, 1.0]
+
+
+def test_every_kind_of_panel_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    lines = Panel("a", "sl", "cores", "events / s", [1, 2], {"serial": [1.0, 1.0], "adaptive": [1.0, 2.0]}, logx=True)
+    bars = Panel("b", "sl", "", "events / s", ["serial", "lal"], {"": [1.0, 2.0]}, "bars")
+    stack = Panel("c", "sl", "", "µs", ["serial", "lal"], {"useful": [1.0, 2.0], "lock": [0.0, 2.0]}, "stack")
+    assert draw(Study("all", "All", "none", [lines, bars, stack]), tmp_path / "all.png", "a machine")
+    assert (tmp_path / "all.png").stat().st_size > 10_000
+
+
+@pytest.mark.long
+def test_figures(tmp_path: Path) -> None:
+    main(["figures", "--quick", "--threads", "2", "--out", str(tmp_path)])
+    report = json.loads((tmp_path / "figures.json").read_text())
+    assert len(report["studies"]) == 10
+    for study in report["studies"]:
+        for panel in study["panels"]:
+            assert all(len(values) == len(panel["x"]) for values in panel["series"].values())
+    assert set(LOCKS) <= set(report["studies"][0]["panels"][0]["series"])
