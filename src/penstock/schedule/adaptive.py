@@ -75,7 +75,7 @@ class Adaptive:
             done += count
             # The first call shows what a call costs that runs next to nothing.
             self.cost = max(1e-9, (took - min(calling, took / 2)) / count)
-            if took > 4 * calling:
+            if took > 2 * calling:
                 break
         return done
 
