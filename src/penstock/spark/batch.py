@@ -1,8 +1,9 @@
 """One micro-batch: from Spark into the engine, and its outcomes on.
 
-The order is what makes it exactly once: the engine commits (state and outcomes, under Spark's batch id), then the
-outcomes are written, then this returns and Spark notes the batch as done. A kill anywhere in between makes
-Spark send the batch again, and the engine answers from its log.
+The order is what makes it exactly once: the engine commits (state and outcomes, under Spark's batch id), then this
+returns and Spark notes the batch as done. A kill in between makes Spark send the batch again, and the engine
+answers from its log. Outcomes go to their file while Spark goes on, and are there before the next batch commits:
+so a kill can only keep those of the newest version from being written, and the next start writes them.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.publish.files import OutcomeFiles, plain
-from penstock.spark import engines, events
-from penstock.spark.engines import Opening
+from penstock.spark import direct, engines, events
+from penstock.spark.engines import Engine, Opening
+from penstock.spark.files import Listed
 
 CHECKPOINT = "checkpoint"
 
@@ -29,21 +32,43 @@ class MicroBatch:
     opening: Opening
     outcomes: OutcomeFiles | Callable[[Any, int | None], Any]
     watermark: int | None
+    direct: tuple[Listed, ...] = ()  # the sources, if all of them are direct
+    awaits: bool = False  # whether outcomes are written before Spark is told, as where nobody waits for them at the end
 
     def __call__(self, frame: Any, batch_id: int) -> None:
-        database = engines.engine(self.opening)
-        source = query_id(self.opening.path)
+        engine = engines.engine(self.opening)
+        self.catch_up(engine)
+        database, source = engine.database, query_id(self.opening.path)
         out = database.stored(batch_id, source)
         if out is None:
-            batch = events.unpack(database.program, frame.toArrow())
+            batch = self._events(engine, frame, batch_id)
+            engine.behind.wait()
             out = database.run(batch, id=batch_id, source=source, watermark=self.watermark)
-        self.publish(out, frame.sparkSession, batch_id)
+        self.publish(engine, out, frame.sparkSession, batch_id)
 
-    def publish(self, out: pa.Table, spark: Any, batch_id: int | None) -> None:
+    def _events(self, engine: Engine, frame: Any, batch_id: int) -> dict[str, pa.Table]:
+        program = engine.database.program
+        if self.direct:
+            spans = direct.spans(Path(self.opening.path) / CHECKPOINT, batch_id, self.direct)
+            batch = None if spans is None else engine.ahead.take(program, self.direct, spans)
+            if batch is not None:
+                return batch
+        return events.unpack(program, frame.toArrow())
+
+    def publish(self, engine: Engine, out: pa.Table, spark: Any, batch_id: int | None) -> None:
         if isinstance(self.outcomes, OutcomeFiles):
-            self.outcomes.write(out)
+            engine.behind.put(partial(self.outcomes.write, out))
+            if self.awaits:
+                engine.behind.wait()
         else:
             self.outcomes(spark.createDataFrame(plain(out)), batch_id)
+
+    def catch_up(self, engine: Engine) -> None:
+        """Outcomes of the stream's last version, if the process died between committing and writing them."""
+        database = engine.database
+        if not engine.caught_up and database.source is not None and isinstance(self.outcomes, OutcomeFiles):
+            self.outcomes.write(database.outcomes(database.version))
+        engine.caught_up = True
 
 
 def query_id(state: str) -> str:

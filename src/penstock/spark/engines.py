@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from typing import Any
 from penstock.engine import Database
 from penstock.errors import StateError
 from penstock.plan.ir import Plan
+from penstock.publish.behind import Behind
+from penstock.spark.direct import Ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +32,20 @@ class Opening:
 
 
 @dataclass(slots=True)
-class _Held:
+class Engine:
     database: Database
+    behind: Behind = field(default_factory=Behind)  # outcomes that are being written
+    ahead: Ahead = field(default_factory=Ahead)  # files that are being read
+    caught_up: bool = False  # whether what a crash kept from being written has been written
     query: Any = None  # the streaming query that feeds it, once it has started
+
+    def close(self) -> None:
+        with closing(self.database), closing(self.ahead):
+            self.behind.close()
 
 
 _mutex = threading.RLock()
-_held: dict[str, _Held] = {}
+_held: dict[str, Engine] = {}
 
 
 def opening(plan: Plan, state: str | os.PathLike[str], **options: Any) -> Opening:
@@ -60,22 +69,28 @@ def _compiled_away(event: Any) -> Any:
     raise AssertionError("a planned transaction is not called")
 
 
-def engine(wanted: Opening) -> Database:
+def engine(wanted: Opening) -> Engine:
     """This process's engine for the directory; opened if it is not."""
     with _mutex:
         _close_ended(wanted.path)
         if wanted.path not in _held:
-            _held[wanted.path] = _Held(Database(wanted.plan, wanted.path, **wanted.options))
-        return _held[wanted.path].database
+            _held[wanted.path] = Engine(Database(wanted.plan, wanted.path, **wanted.options))
+        return _held[wanted.path]
 
 
-def reserve(wanted: Opening) -> Database:
+def reserve(wanted: Opening) -> Engine:
     """The engine for a query that is about to start; refused while another query of this process has it."""
     with _mutex:
         _close_ended(wanted.path)
         if wanted.path in _held:
             raise StateError(f"state directory {wanted.path} is used by a query that is running; stop that one first")
         return engine(wanted)
+
+
+def found(path: str) -> Engine | None:
+    """The engine for the directory, if it is open."""
+    with _mutex:
+        return _held.get(path)
 
 
 def attach(path: str, query: Any) -> None:
@@ -89,18 +104,24 @@ def release(path: str) -> None:
     with _mutex:
         held = _held.pop(path, None)
         if held is not None:
-            held.database.close()
+            held.close()
+
+
+@contextmanager
+def released(path: str) -> Iterator[None]:
+    """Closes the engine behind the last piece of work."""
+    try:
+        yield
+    finally:
+        release(path)
 
 
 @contextmanager
 def using(wanted: Opening) -> Iterator[Database]:
-    """The engine for one piece of work, closed behind it."""
-    database = reserve(wanted)
-    try:
-        yield database
-    finally:
-        release(wanted.path)
-    del database
+    """A database for one piece of work, closed behind it."""
+    engine = reserve(wanted)
+    with released(wanted.path):
+        yield engine.database
 
 
 def _close_ended(path: str) -> None:

@@ -14,7 +14,6 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -22,6 +21,7 @@ from pyspark.sql import types as T
 from penstock.declare.model import EventDef, Program
 from penstock.declare.types import Type
 from penstock.errors import InputError
+from penstock.spark.direct import read
 from penstock.spark.files import Files, file_names
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -116,25 +116,9 @@ def unpack(program: Program, packed: pa.Table) -> dict[str, pa.Table]:
             continue
         files = mine.filter(mine.column("file").is_valid()).sort_by("place").column("file").to_pylist()
         if files:
-            out[event.name] = _read(event, files)
+            out[event.name] = read(event, files)
         else:
             rows = mine.column(event.name).combine_chunks()
             rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
             out[event.name] = pa.Table.from_arrays(rows.flatten(), names=[f.name for f in event.fields])
     return out
-
-
-def _read(event: EventDef, files: list[str]) -> pa.Table:
-    """The files' rows, in the order of the files."""
-    wanted = [f.name for f in event.fields]
-    tables = []
-    for file in files:
-        try:
-            known = pq.read_schema(file).names
-            tables.append(pq.read_table(file, columns=[n for n in wanted if n in known], memory_map=True))
-        except (OSError, pa.ArrowInvalid) as error:
-            raise InputError(f"event '{event.name}': {file} cannot be read: {error}") from error
-        missing = [n for n in wanted if n not in known]
-        if missing:
-            raise InputError(f"event '{event.name}': {file} has no column '{missing[0]}'; it has {', '.join(known)}")
-    return pa.concat_tables(tables, promote_options="permissive")

@@ -47,11 +47,40 @@ def file_names(spark: Any, files: Files, event: str, state: str) -> DataFrame:
     if not Path(files.path).is_dir():
         raise InputError(f"event '{event}': there is no directory {files.path}; make it, or name another")
     spark.dataSource.register(FileNames)
-    reader = spark.readStream.format(FORMAT).option("path", files.path)
-    reader = reader.option("list", str(Path(state) / "sources" / f"{event}.jsonl"))
+    known = listed(files, event, state).known
+    reader = spark.readStream.format(FORMAT).option("path", files.path).option("list", known).option("event", event)
     if files.files_per_batch is not None:
         reader = reader.option("files_per_batch", str(files.files_per_batch))
     return reader.load()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A direct source where its files are read: which file has which number."""
+
+    event: str
+    path: str
+    known: str  # the list
+    files_per_batch: int | None
+
+    def names(self) -> list[str]:
+        return _names(Path(self.known))
+
+    def paths(self, names: list[str]) -> tuple[str, ...]:
+        return tuple(str(Path(self.path) / name) for name in names)
+
+
+def listed(files: Files, event: str, state: str) -> Listed:
+    return Listed(event, files.path, str(Path(state) / "sources" / f"{event}.jsonl"), files.files_per_batch)
+
+
+def _names(known: Path) -> list[str]:
+    try:
+        text = known.read_text()
+    except FileNotFoundError:
+        return []
+    # A line without its end was being written when the process died; no offset speaks of it.
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 class FileNames(DataSource):
@@ -64,7 +93,8 @@ class FileNames(DataSource):
 
     def streamReader(self, schema: Any) -> _Reader:
         limit = self.options.get("files_per_batch")
-        return _Reader(Path(self.options["path"]), Path(self.options["list"]), int(limit) if limit else None)
+        where = Path(self.options["path"]), Path(self.options["list"])
+        return _Reader(self.options["event"], *where, int(limit) if limit else None)
 
 
 @dataclass
@@ -74,29 +104,32 @@ class _Names(InputPartition):
 
 
 class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, path: Path, known: Path, limit: int | None) -> None:
-        self._path, self._known, self._limit = path, known, limit
+    def __init__(self, event: str, path: Path, known: Path, limit: int | None) -> None:
+        self._event, self._path, self._known, self._limit = event, path, known, limit
         self._available: int | None = None  # with availableNow: what was there when the query started
 
-    def initialOffset(self) -> dict[str, int]:
-        return {"files": 0}
+    def initialOffset(self) -> dict[str, Any]:
+        return self._offset(0)
+
+    def _offset(self, files: int) -> dict[str, Any]:
+        return {"event": self._event, "files": files}  # with its name, so that Spark's notes can be read: direct.py
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self._limit is None else ReadMaxFiles(self._limit)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         count = len(self._look())
         if self._available is not None:
             count = min(count, self._available)
         if isinstance(limit, ReadMaxFiles):
             count = min(count, start["files"] + limit.max_files)
-        return {"files": max(count, start["files"])}
+        return self._offset(max(count, start["files"]))
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._available = len(self._look())
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        names = self._list()[start["files"] : end["files"]]
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        names = _names(self._known)[start["files"] : end["files"]]
         return [_Names(start["files"], [str(self._path / name) for name in names])] if names else []
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, str]]:
@@ -104,17 +137,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for i, name in enumerate(partition.names):
             yield partition.start + i, name
 
-    def _list(self) -> list[str]:
-        try:
-            text = self._known.read_text()
-        except FileNotFoundError:
-            return []
-        # A line without its end was being written when the process died; no offset speaks of it.
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-
     def _look(self) -> list[str]:
         """All files so far; new ones are added to the list, durably, before any offset counts them."""
-        known = self._list()
+        known = _names(self._known)
         seen = set(known)
         new = []
         for entry in os.scandir(self._path):

@@ -25,7 +25,7 @@ from penstock.plan.ir import Plan
 from penstock.publish.files import OutcomeFiles, plain
 from penstock.spark import engines, events
 from penstock.spark.batch import CHECKPOINT, MicroBatch
-from penstock.spark.files import Files
+from penstock.spark.files import Files, Listed, listed
 
 Outcomes = str | os.PathLike[str] | Callable[[DataFrame, int | None], Any]
 
@@ -56,20 +56,20 @@ def start(
     spark = _session(wanted)
     opening = engines.opening(plan, state, **options)
     delay = delay_of(program, watermark)
-    batch = MicroBatch(opening, _sink(outcomes), delay)
+    # Under Spark Connect the engine lives on the server's side; in classic Spark it is this process that opens it,
+    # and what is wrong with the directory is said here and now.
+    local = not _is_connect(spark)
+    batch = MicroBatch(opening, _sink(outcomes), delay, _direct(wanted, opening.path), awaits=not local)
     for event, source in wanted.items():
         # Beside a stream, a static one would be read again with every batch.
         if isinstance(source, DataFrame) and not source.isStreaming:
             raise InputError(f"event '{event.name}': start takes streaming DataFrames; for static ones use apply")
     packed = events.pack(spark, program, wanted, opening.path)
-    # Under Spark Connect the engine lives on the server's side; in classic Spark it is this process that opens it,
-    # and what is wrong with the directory is said here and now.
-    local = not _is_connect(spark)
     if local:
-        database = engines.reserve(opening)
+        engine = engines.reserve(opening)
         try:
-            _catch_up(batch, database, spark)
-            if database.source is None:
+            batch.catch_up(engine)
+            if engine.database.source is None:
                 _sweep(Path(opening.path) / CHECKPOINT)
         except BaseException:
             engines.release(opening.path)
@@ -90,10 +90,11 @@ def start(
     return query
 
 
-def _catch_up(batch: MicroBatch, database: Any, spark: Any) -> None:
-    """Outcomes of the stream's last version, if the process died between committing and writing them."""
-    if database.source is not None and isinstance(batch.outcomes, OutcomeFiles):
-        batch.publish(database.outcomes(database.version), spark, None)
+def _direct(sources: dict[Any, Any], state: str) -> tuple[Listed, ...]:
+    """The sources as the engine finds them itself, if it can find all of them."""
+    if not all(isinstance(source, Files) for source in sources.values()):
+        return ()
+    return tuple(listed(source, event.name, state) for event, source in sources.items())
 
 
 def _sweep(checkpoint: Path) -> None:
@@ -111,22 +112,20 @@ def _close_behind(query: Any, batch: MicroBatch, spark: Any, drains: bool) -> No
     failed: list[BaseException] = []
 
     def close() -> None:
+        ended_well = True
         try:
-            ended_well = True
-            try:
-                wait()
-            except Exception:  # Whoever awaits the query is told; here it only means that there is more to come.
-                ended_well = False
-            if drains and ended_well:
-                database = engines.engine(batch.opening)
-                if database.held:
-                    batch.publish(database.run({}, flush=True), spark, None)
+            wait()
+        except Exception:  # Whoever awaits the query is told; here it only means that there is more to come.
+            ended_well = False
+        try:
+            with engines.released(batch.opening.path):
+                if drains and ended_well:
+                    _drain(batch, spark)
         except BaseException as error:  # Who awaits the query is told of this too.
-            failed.append(error)
-        finally:
-            engines.release(batch.opening.path)
+            if ended_well:
+                failed.append(error)
 
-    wait, stop = query.awaitTermination, query.stop
+    wait, stop, process = query.awaitTermination, query.stop, query.processAllAvailable
     closing = threading.Thread(target=close, name="penstock-close", daemon=True)
 
     def await_termination(timeout: int | None = None) -> bool | None:
@@ -136,18 +135,34 @@ def _close_behind(query: Any, batch: MicroBatch, spark: Any, drains: bool) -> No
             closing.join()
             raise
         if ended is not False:
-            closing.join()
-            if failed:
-                raise failed[0]
+            be_told()
         return ended
 
     def stop_and_close() -> None:
         stop()
+        be_told()
+
+    def be_told() -> None:
         closing.join()
+        if failed:
+            raise failed[0]
+
+    def process_and_write() -> None:
+        process()
+        engine = engines.found(batch.opening.path)
+        if engine is not None:
+            engine.behind.wait()
 
     # Who waits for the query, or stops it, waits for its last outcomes too, and finds the directory closed.
-    query.awaitTermination, query.stop = await_termination, stop_and_close
+    query.awaitTermination, query.stop, query.processAllAvailable = await_termination, stop_and_close, process_and_write
     closing.start()
+
+
+def _drain(batch: MicroBatch, spark: Any) -> None:
+    engine = engines.found(batch.opening.path)
+    if engine is not None and engine.database.held:
+        engine.behind.wait()
+        batch.publish(engine, engine.database.run({}, flush=True), spark, None)
 
 
 def apply(plan: Plan, sources: dict[Any, Any], *, state: str | os.PathLike[str], **options: Any) -> DataFrame:
