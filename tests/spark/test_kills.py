@@ -38,7 +38,8 @@ JOB = """
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.sql.shuffle.partitions", "2").config("spark.log.level", "ERROR").getOrCreate()
     sources = direct(root)
-    sources[Deposit] = frames(spark, root)[Deposit]
+    if sys.argv[3] == "mixed":
+        sources[Deposit] = frames(spark, root)[Deposit]
     query = bank.start(
         sources,
         state=root / "state",
@@ -58,7 +59,7 @@ def progress(root: Path) -> int:
     return sum(len(os.listdir(root / place)) for place in places if (root / place).is_dir())
 
 
-def run_and_kill(root: Path, log: str, chance: random.Random) -> bool:
+def run_and_kill(root: Path, log: str, sources: str, chance: random.Random) -> bool:
     """Run the job, and kill it once it has made some progress; whether it came to its end instead."""
     script = root / "job.py"
     script.write_text(textwrap.dedent(JOB))
@@ -66,7 +67,7 @@ def run_and_kill(root: Path, log: str, chance: random.Random) -> bool:
     with (
         open(root / "said", "a") as said,
         subprocess.Popen(
-            [sys.executable, str(script), str(root), log], stdout=said, stderr=said, start_new_session=True
+            [sys.executable, str(script), str(root), log, sources], stdout=said, stderr=said, start_new_session=True
         ) as job,
     ):
         end = time.monotonic() + 120
@@ -91,13 +92,14 @@ def _kill_all(group: int) -> None:
         pass
 
 
-def kill_loop(root: Path, log: str, seed: int, kills: int, files: int) -> None:
+def kill_loop(root: Path, log: str, sources: str, seed: int, kills: int, files: int) -> None:
+    root.mkdir(exist_ok=True)
     chance = random.Random(seed)
     some = events(seed, files * 10, disorder=8)
     put_cut(root, some, files)
     state = state_of(root)
     for _ in range(kills):
-        if run_and_kill(root, log, chance):
+        if run_and_kill(root, log, sources, chance):
             break
         out = outcomes_in(root / "out")
         assert len(set(out["id"].to_pylist())) == out.num_rows
@@ -105,19 +107,21 @@ def kill_loop(root: Path, log: str, seed: int, kills: int, files: int) -> None:
         with bank.open(state, log=log) as db:
             assert db.version >= (max(out["version"].to_pylist()) if out.num_rows else 0)
     script = root / "job.py"
-    done = subprocess.run([sys.executable, str(script), str(root), log], capture_output=True, text=True, timeout=200)
+    command = [sys.executable, str(script), str(root), log, sources]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-3000:]
     assert_as_reference(some, state, outcomes_in(root / "out"))
 
 
-def test_kills_at_random_moments(tmp_path: Path) -> None:
-    kill_loop(tmp_path, "changes", seed=1, kills=4, files=8)
+@pytest.mark.parametrize("sources", ["mixed", "direct"])
+def test_kills_at_random_moments(tmp_path: Path, sources: str) -> None:
+    kill_loop(tmp_path / "a place", "changes", sources, seed=1, kills=4, files=8)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("log", ["changes", "input"])
-def test_many_kills_at_random_moments(tmp_path: Path, log: str) -> None:
-    kill_loop(tmp_path, log, seed=random.randrange(10**6), kills=50, files=120)
+@pytest.mark.parametrize(("log", "sources"), [("changes", "mixed"), ("input", "mixed"), ("changes", "direct")])
+def test_many_kills_at_random_moments(tmp_path: Path, log: str, sources: str) -> None:
+    kill_loop(tmp_path, log, sources, seed=random.randrange(10**6), kills=50, files=120)
 
 
 def two_runs(spark: Any, root: Path, between: Any, source: Any = direct) -> None:

@@ -34,6 +34,7 @@ class OutcomeFiles:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(making, final)
+            _sync_names(final.parent)
         except OSError as error:
             with suppress(OSError):
                 making.unlink(missing_ok=True)
@@ -41,6 +42,14 @@ class OutcomeFiles:
                 f"outcomes of version {version} cannot be written to {self.path}: {error.strerror or error}; "
                 "the state directory's log has them, and they are written when the query is started again"
             ) from error
+
+
+def _sync_names(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _write(outcomes: pa.Table, file: Any) -> None:

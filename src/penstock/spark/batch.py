@@ -33,6 +33,7 @@ class MicroBatch:
     outcomes: OutcomeFiles | Callable[[Any, int | None], Any]
     watermark: int | None
     direct: tuple[Listed, ...] = ()  # the sources, if all of them are direct
+    alone: str | None = None  # the event, if its DataFrame is the only source
     awaits: bool = False  # whether outcomes are written before Spark is told, as where nobody waits for them at the end
 
     def __call__(self, frame: Any, batch_id: int) -> None:
@@ -53,7 +54,7 @@ class MicroBatch:
             batch = None if spans is None else engine.ahead.take(program, self.direct, spans)
             if batch is not None:
                 return batch
-        return events.unpack(program, frame.toArrow())
+        return events.unpack(program, frame.toArrow(), self.alone)
 
     def publish(self, engine: Engine, out: pa.Table, spark: Any, batch_id: int | None) -> None:
         if isinstance(self.outcomes, OutcomeFiles):

@@ -6,6 +6,8 @@ Several types of event make one stream, so that they can be merged in event orde
     0      null    null                  {ts, src, dst, …}    null
     1      null    null                  null                 {ts, account, …}
     2      7       in/part-7.parquet     null                 null          a direct source: the engine reads it
+
+A DataFrame that is alone has nothing to be merged with, and goes as it is: half of the columns, and half of the work.
 """
 
 from __future__ import annotations
@@ -76,12 +78,21 @@ def by_event(program: Program, sources: dict[Any, Any]) -> dict[EventDef, Any]:
     return out
 
 
+def alone(sources: dict[EventDef, Any]) -> EventDef | None:
+    """The event whose DataFrame is the only source."""
+    event, *others = sources
+    return None if others or isinstance(sources[event], Files) else event
+
+
 def pack(spark: Any, program: Program, sources: dict[EventDef, Any], state: str) -> DataFrame:
     """All sources as one streaming DataFrame."""
     frames = []
     for event, source in sources.items():
         if not isinstance(source, Files):
             check(event, source)
+    only = alone(sources)
+    if only is not None:
+        return sources[only].select(*_fields(only))
     for event, source in sources.items():
         direct = isinstance(source, Files)
         frame = file_names(spark, source, event.name, state) if direct else source
@@ -93,12 +104,16 @@ def pack(spark: Any, program: Program, sources: dict[EventDef, Any], state: str)
         for other, its in sources.items():
             if isinstance(its, Files):
                 continue
-            # The names may be written in any case in Spark; the engine wants them as they were declared.
-            struct = F.struct(*[F.col(f"`{f.name}`").alias(f.name) for f in other.fields]) if other is event else None
+            struct = F.struct(*_fields(other)) if other is event else None
             wanted = _struct_type(other, its)
             columns.append((F.lit(None).cast(wanted) if struct is None else struct).alias(other.name))
         frames.append(frame.select(*columns))
     return reduce(lambda a, b: a.unionByName(b), frames)
+
+
+def _fields(event: EventDef) -> list[Any]:
+    # The names may be written in any case in Spark; the engine wants them as they were declared.
+    return [F.col(f"`{f.name}`").alias(f.name) for f in event.fields]
 
 
 def _struct_type(event: EventDef, frame: DataFrame) -> T.StructType:
@@ -106,8 +121,10 @@ def _struct_type(event: EventDef, frame: DataFrame) -> T.StructType:
     return T.StructType([T.StructField(f.name, given[f.name]) for f in event.fields])
 
 
-def unpack(program: Program, packed: pa.Table) -> dict[str, pa.Table]:
-    """The batch's events as the engine takes them: event name -> Arrow table."""
+def unpack(program: Program, packed: pa.Table, only: str | None = None) -> dict[str, pa.Table]:
+    """The batch's events as the engine takes them: event name -> Arrow table. only: the event that came alone."""
+    if only is not None:
+        return {only: packed} if packed.num_rows else {}
     kinds = packed.column("kind")
     out = {}
     for number, event in enumerate(program.events):
@@ -118,7 +135,6 @@ def unpack(program: Program, packed: pa.Table) -> dict[str, pa.Table]:
         if files:
             out[event.name] = read(event, files)
         else:
-            rows = mine.column(event.name).combine_chunks()
-            rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
-            out[event.name] = pa.Table.from_arrays(rows.flatten(), names=[f.name for f in event.fields])
+            rows = mine.column(event.name).flatten()
+            out[event.name] = pa.Table.from_arrays(rows, names=[f.name for f in event.fields])
     return out

@@ -59,7 +59,15 @@ def start(
     # Under Spark Connect the engine lives on the server's side; in classic Spark it is this process that opens it,
     # and what is wrong with the directory is said here and now.
     local = not _is_connect(spark)
-    batch = MicroBatch(opening, _sink(outcomes), delay, _direct(wanted, opening.path), awaits=not local)
+    only = events.alone(wanted)
+    batch = MicroBatch(
+        opening,
+        _sink(outcomes),
+        delay,
+        direct=_direct(wanted, opening.path),
+        alone=only.name if only else None,
+        awaits=not local,
+    )
     for event, source in wanted.items():
         # Beside a stream, a static one would be read again with every batch.
         if isinstance(source, DataFrame) and not source.isStreaming:
