@@ -339,9 +339,9 @@ def test_a_query_that_is_stopped_before_its_end_is_not_drained(
 
     some_are_there, stopping = threading.Event(), threading.Event()
 
-    def pause(self: MicroBatch, *batch: Any) -> None:
-        publish(self, *batch)
-        if batch[0].num_rows:
+    def pause(self: MicroBatch, engine: Any, out: Any, *batch: Any) -> None:
+        publish(self, engine, out, *batch)
+        if out.num_rows:
             some_are_there.set()
             assert stopping.wait(PATIENCE_S)
 
