@@ -20,8 +20,8 @@ def figures(out: Path, threads: int, *, quick: bool = False) -> dict[str, Any]:
         for study in studies(lab):
             drawn = draw(study, out / f"{study.name}.png", report["machine"])
             report["studies"].append(asdict(study))
+            report["seconds"] = round(time.perf_counter() - begun, 1)
+            write_json(out / "figures.json", report)  # after each, so that a run that is stopped leaves what it has
             what = out / f"{study.name}.png" if drawn else "not drawn: matplotlib is not installed"
             print(f"{time.perf_counter() - begun:6.0f} s  {study.name:16} {what}", flush=True)
-    report["seconds"] = round(time.perf_counter() - begun, 1)
-    write_json(out / "figures.json", report)
     return report
