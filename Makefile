@@ -1,5 +1,5 @@
-# Every verb sets up what it needs: a fresh machine has to have Python 3.11 or newer, and make; demo and test also
-# need Java 17 or newer.
+# Every verb sets up what it needs: a fresh machine has to have Python 3.11 or newer, and make; demo, test and bench
+# also need Java 17 or newer.
 #
 #   make demo         the main job, end to end on local Spark; leaves a picture, demo.png
 #   make test         check, then every test but the long ones
@@ -7,7 +7,7 @@
 #   make test-long    the long ones
 #   make check        lint, format and types
 #   make fmt          rewrite the code in the project's format
-#   make bench        measure the Streaming Ledger workload on this machine
+#   make bench        measure the engine alone, then pipelines: Penstock and its peers, to bench.json and bench.png
 #   make bench-paper  how batches are scheduled: the papers' figures drawn again, in bench-paper/
 #   make clean        remove the environment, caches and builds
 #
@@ -23,6 +23,7 @@ BIN := $(VENV)/bin
 RUN := "$(BIN)/python" -m
 STAMP := $(VENV)/.installed
 PLOT := $(VENV)/.plot
+PEERS := $(VENV)/.peers
 TESTS := $(RUN) pytest -n $(WORKERS) --dist loadgroup
 CODE := $(wildcard src tests examples benchmarks)
 
@@ -65,9 +66,11 @@ fmt: $(STAMP)
 	$(RUN) ruff check --fix-only $(CODE)
 	$(RUN) ruff format $(CODE)
 
-bench: $(STAMP)
+bench: $(PEERS)
+	$(call NEED_JAVA)
 	"$(BIN)/penstock" bench sl
 	"$(BIN)/penstock" bench sl --keys str
+	$(RUN) benchmarks.pipeline --install --all --json bench.json --plot bench.png
 
 bench-paper: $(PLOT)
 	$(RUN) benchmarks.schedulers figures --out bench-paper
@@ -97,3 +100,8 @@ $(STAMP): pyproject.toml
 $(PLOT): $(STAMP)
 	$(RUN) pip install --quiet --disable-pip-version-check -e ".[spark,plot]"
 	@touch "$(PLOT)"
+
+# The clients of the peers; the servers are the distribution's, and a peer whose server is missing is left out.
+$(PEERS): $(STAMP) benchmarks/requirements.txt
+	$(RUN) pip install --quiet --disable-pip-version-check -e ".[spark,plot]" -r benchmarks/requirements.txt
+	@touch "$(PEERS)"

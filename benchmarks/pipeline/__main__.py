@@ -56,6 +56,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--flat-sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--profile", action="store_true", help="instead: where a batch's time goes in a1 and a2")
     parser.add_argument("--all", action="store_true", help="the peers, and all three")
+    parser.add_argument("--quick-checkpoints", action="store_true", help="for all peers: Spark's plainer file manager")
     parser.add_argument("--install", action="store_true", help="fetch the servers and clients that are missing")
     parser.add_argument("--dir", help="where to make the temporary directory; its disk is what fsync is measured on")
     parser.add_argument("--json", metavar="FILE", help="'-' is the standard output")
@@ -168,7 +169,7 @@ def main(words: list[str] | None = None) -> int:
     stream = Stream(args.accounts, args.theta)
     out |= {"cores": session.CORES, "accounts": stream.accounts, "theta": stream.theta, "peers": []}
     only_parts = (args.overhead or args.flat or args.profile) and not args.all
-    with workplace(args.dir) as work, session.session(work) as spark:
+    with workplace(args.dir) as work, session.session(work, args.quick_checkpoints) as spark:
         numbers = count()
 
         def fresh() -> Path:

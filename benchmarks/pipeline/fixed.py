@@ -55,8 +55,11 @@ def _median_ms(durations: list[dict[str, int]]) -> float:
 
 
 def flat(spark: Any, stream: Stream, fresh: Fresh, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
-    """The price of an event at each size of batch."""
+    """The price of an event at each size of batch: of all, and of what a batch costs beside one that does nothing."""
     rows = []
+    few = fresh() / "events"
+    stream.write(few, 1000, 11)
+    empty = {name: _median_ms(_nothing(name, Job(spark, stream, few, fresh(), 1000, 11))) for name in SOURCES}
     for size in sizes:
         batches = 1 + (10 if size <= 100_000 else 4)
         events = fresh() / "events"
@@ -64,7 +67,8 @@ def flat(spark: Any, stream: Stream, fresh: Fresh, sizes: tuple[int, ...]) -> li
         for name in SOURCES:
             job = Job(spark, stream, events, fresh(), size, batches)
             ms = _median_ms(run_penstock(job, source(name, job)))
-            rows.append({"peer": name, "batch": size, "batches": batches - 1, "us_per_event": 1000 * ms / size})
+            price = {"us_per_event": 1000 * ms / size, "us_per_event_added": 1000 * (ms - empty[name]) / size}
+            rows.append({"peer": name, "batch": size, "batches": batches - 1, "ms": ms, "empty": empty[name], **price})
     return rows
 
 

@@ -147,8 +147,9 @@ def _flat(rows: list[dict[str, Any]]) -> Table:
     for size in sizes:
         table.add_column(short(size), justify="right")
     for name in dict.fromkeys(row["peer"] for row in rows):
-        price = {row["batch"]: row["us_per_event"] for row in rows if row["peer"] == name}
-        table.add_row(name, *[f"{price[size]:.2f}" for size in sizes])
+        for of, what in (("us_per_event", "whole batch"), ("us_per_event_added", "beside a batch that does nothing")):
+            price = {row["batch"]: row[of] for row in rows if row["peer"] == name}
+            table.add_row(f"{name}: {what}", *[f"{price[size]:.2f}" for size in sizes])
     return table
 
 

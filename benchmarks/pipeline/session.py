@@ -16,18 +16,29 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.pipeline.ledger import SCHEMA
 
 CORES = 2
+# Spark's own choice starts a process for each file that it makes, unless Hadoop's native library is there.
+QUICK = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+}
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 @contextmanager
-def session(work: Path) -> Iterator[SparkSession]:
-    """The one session that all peers run in. Its settings are Spark's own, but for places, memory and silence."""
+def session(work: Path, quick: bool = False) -> Iterator[SparkSession]:
+    """The one session that all peers run in. Its settings are Spark's own, but for places, memory and silence;
+    quick: and for the way in which checkpoint files are made."""
     os.environ["PYSPARK_PYTHON"] = sys.executable  # workers start with this interpreter, and find this package
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder
+    for key, value in (QUICK if quick else {}).items():
+        builder = builder.config(key, value)
     spark = (
-        SparkSession.builder.master(f"local[{CORES}]")
+        builder.master(f"local[{CORES}]")
         .appName("penstock-benchmarks")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

@@ -38,8 +38,8 @@ from penstock.publish.outcomes import Outcomes
 from penstock.publish.store import Durable, Memory
 from penstock.publish.stream import Stream
 from penstock.publish.view import View
-from penstock.schedule.conduct import Conducted, Conductor
-from penstock.schedule.policy import Policy
+from penstock.schedule.conduct import Conductor
+from penstock.schedule.policy import Conducted, Policy
 
 
 class Database:
@@ -112,7 +112,7 @@ class Database:
 
     def warm(self) -> None:
         """Compile what the adaptive policy may choose, now and not when it is first worth it."""
-        self._conductor.warm()
+        self._conductor.compiled.warm()
 
     def load(self, table: Table | str, rows: Any) -> None:
         """Fill a table: rows or an Arrow table. A key that is there already is refused."""
@@ -254,7 +254,7 @@ class Database:
         reasons = self._kernel.layout.reasons
         return BatchReport(
             version=self.version,
-            policy=conducted.policy.name,
+            policy=conducted.name,
             why=conducted.why,
             events=int(result.code.size),
             committed=int(counts[0]) - late,

@@ -17,23 +17,24 @@ from settings import EXAMPLES
 
 from penstock.execute.native import LOG_SIZE
 from penstock.schedule.policy import LOCKING, Policy
-from penstock.workloads import WORKLOADS
 
 ORDERED = [scheme for scheme in LOCKING if scheme != "none"]
 JITTER = 20
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize(
+    "name", ["sl", "gs", *(pytest.param(n, marks=pytest.mark.long) for n in ("ob", "tp", "smallbank"))]
+)
 def test_hot_records_and_aborts(name: str) -> None:
     with pair(name) as (app, serial, db):
         runs = product(ORDERED, (1, 2, 5, 8), (0.1, 0.9))
         for seed, (scheme, threads, aborts) in enumerate(runs):
             events = batch(app, name, 1_500, seed, theta=1.1, abort_ratio=aborts)
-            db._conductor.locked.jitter = JITTER if threads % 2 else 0
+            db._conductor.compiled.locked.jitter = JITTER if threads % 2 else 0
             same(serial, db, events, Policy.locking(scheme, threads))
 
 
-@pytest.mark.parametrize("name", ["sl", "ob"])
+@pytest.mark.parametrize("name", ["sl", "gs"])
 def test_many_small_batches(name: str) -> None:
     rng = np.random.default_rng(1)
     with pair(name) as (app, serial, db):
@@ -66,10 +67,11 @@ def test_a_full_log_grows_while_the_locks_are_held(scheme: str) -> None:
         wanted, got = serial.run(events, policy=Policy.serial()), db.run(events, policy=Policy.locking(scheme, threads))
         assert got.equals(wanted)
         assert {"committed", "aborted"} == set(wanted["status"].to_pylist())
-        assert max(log[0].size for log in db._conductor.locked._logs) > LOG_SIZE
+        assert max(log[0].size for log in db._conductor.compiled.locked._logs) > LOG_SIZE
         same_tables(serial, db)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", programs.NAMES)
 def test_without_locks_one_thread_is_right(name: str) -> None:
     case = programs.case(name)
@@ -99,7 +101,7 @@ def test_without_locks_the_tables_staysound() -> None:
 
     with lifecycle.open() as db:
         for number in range(40):
-            db._conductor.locked.jitter = 2
+            db._conductor.compiled.locked.jitter = 2
             db.run([some(ts) for ts in range(200)], policy=Policy.locking("none", threads=1 + number % 8))
             assert "may be wrong" in db.last_batch.why
             for table in db._tables.by_name.values():
@@ -107,7 +109,7 @@ def test_without_locks_the_tables_staysound() -> None:
         db.run([some(ts) for ts in range(200)], policy=Policy.serial())
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", ["sl", "gs"])
 def test_without_locks_workloads_run(name: str) -> None:
     with pair(name) as (app, _, db):
         for seed, threads in enumerate((2, 8)):
@@ -117,14 +119,11 @@ def test_without_locks_workloads_run(name: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", LOCKING)
-def test_the_time_of_threads_is_told(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = []
+def test_the_time_of_threads_is_told(scheme: str) -> None:
     with pair("sl") as (app, _, db):
-        run = db._conductor.run
-        monkeypatch.setattr(db._conductor, "run", lambda *given: told.append(run(*given)) or told[-1])
-        db._conductor.locked.jitter = JITTER
+        db._conductor.compiled.locked.jitter = JITTER
         db.run(batch(app, "sl", 3_000, 0, abort_ratio=0.5), policy=Policy.locking(scheme, 4))
-    (spent,) = (t.spent for t in told)
+        spent = db.last_batch.spent
     assert set(spent) == {"useful", "abort", "lock", "sync", "construct"}
     waits = {"sync", "lock"} if scheme != "none" else set()
     assert {name for name, seconds in spent.items() if seconds > 0} == {"useful", "abort", "construct"} | waits

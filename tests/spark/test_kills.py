@@ -39,7 +39,8 @@ JOB = """
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.sql.shuffle.partitions", "2").config("spark.log.level", "ERROR").getOrCreate()
     sources = direct(root)
-    sources[Deposit] = frames(spark, root)[Deposit]
+    if sys.argv[3] == "mixed":
+        sources[Deposit] = frames(spark, root)[Deposit]
     query = bank.start(
         sources,
         state=root / "state",
@@ -59,7 +60,7 @@ def progress(root: Path) -> int:
     return sum(len(os.listdir(root / place)) for place in places if (root / place).is_dir())
 
 
-def run_and_kill(root: Path, log: str, chance: random.Random) -> bool:
+def run_and_kill(root: Path, log: str, sources: str, chance: random.Random) -> bool:
     """Run the job, and kill it once it has made some progress; whether it came to its end instead."""
     script = root / "job.py"
     script.write_text(textwrap.dedent(JOB))
@@ -67,7 +68,7 @@ def run_and_kill(root: Path, log: str, chance: random.Random) -> bool:
     with (
         open(root / "said", "a") as said,
         subprocess.Popen(
-            [sys.executable, str(script), str(root), log], stdout=said, stderr=said, start_new_session=True
+            [sys.executable, str(script), str(root), log, sources], stdout=said, stderr=said, start_new_session=True
         ) as job,
     ):
         try:
@@ -94,14 +95,15 @@ def _kill_all(group: int) -> None:
         pass
 
 
-def kill_loop(root: Path, log: str, seed: int, kills: int, files: int) -> None:
+def kill_loop(root: Path, log: str, sources: str, seed: int, kills: int, files: int) -> None:
+    root.mkdir(exist_ok=True)
     print(f"seed {seed}")
     chance, killed = random.Random(seed), 0
     some = events(seed, files * 10, disorder=8)
     put_cut(root, some, files)
     state = state_of(root)
     for _ in range(kills):
-        if run_and_kill(root, log, chance):
+        if run_and_kill(root, log, sources, chance):
             break
         killed += 1
         out = outcomes_in(root / "out")
@@ -110,7 +112,7 @@ def kill_loop(root: Path, log: str, seed: int, kills: int, files: int) -> None:
         with bank.open(state, log=log) as db:
             assert db.version >= (max(out["version"].to_pylist()) if out.num_rows else 0)
     script = root / "job.py"
-    command = [sys.executable, str(script), str(root), log]
+    command = [sys.executable, str(script), str(root), log, sources]
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S)
     assert done.returncode == 0, done.stderr[-3000:]
     assert_as_reference(some, state, outcomes_in(root / "out"))
@@ -119,14 +121,15 @@ def kill_loop(root: Path, log: str, seed: int, kills: int, files: int) -> None:
     assert killed > kills // 2
 
 
-def test_kills_at_random_moments(tmp_path: Path) -> None:
-    kill_loop(tmp_path, "changes", seed=1, kills=4, files=8)
+@pytest.mark.parametrize("sources", ["mixed", "direct"])
+def test_kills_at_random_moments(tmp_path: Path, sources: str) -> None:
+    kill_loop(tmp_path / "a place", "changes", sources, seed=1, kills=4, files=8)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("log", ["changes", "input"])
-def test_many_kills_at_random_moments(tmp_path: Path, log: str) -> None:
-    kill_loop(tmp_path, log, seed=random.randrange(10**6), kills=50, files=120)
+@pytest.mark.parametrize(("log", "sources"), [("changes", "mixed"), ("input", "mixed"), ("changes", "direct")])
+def test_many_kills_at_random_moments(tmp_path: Path, log: str, sources: str) -> None:
+    kill_loop(tmp_path, log, sources, seed=random.randrange(10**6), kills=50, files=120)
 
 
 def two_runs(spark: Any, root: Path, between: Any, source: Any = direct) -> None:

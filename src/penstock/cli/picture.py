@@ -24,6 +24,7 @@ class Picture:
         if importlib.util.find_spec("matplotlib") is None:
             return False
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
 
         figure = Figure(figsize=(10, 10), layout="constrained")
         speed, aborts, held, late = figure.subplots(4, 1, sharex=True, height_ratios=(3, 3, 2, 2))
@@ -43,6 +44,7 @@ class Picture:
             axes.spines[["top", "right"]].set_visible(False)
             axes.grid(axis="y", color="#dddddd", linewidth=0.7)
             axes.set_axisbelow(True)
+            axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
             axes.yaxis.set_major_formatter("{x:,.0f}")
         figure.align_ylabels()
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,6 +28,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.commit.direct import write_direct
 from penstock.errors import StateError
 
 # What a user can do about an error of the disk.
@@ -68,7 +69,9 @@ class Disk:
 
     def write(self, fd: int, buffers: Sequence[memoryview], path: Path) -> None:
         with self.step("write", path):
-            left = [buffer for buffer in buffers if len(buffer)]
+            done = write_direct(fd, buffers)
+            os.lseek(fd, done, os.SEEK_SET)
+            left = _after([buffer for buffer in buffers if len(buffer)], done)
             while left:
                 left = _after(left, os.writev(fd, left[:BUFFERS_PER_WRITE]))
 

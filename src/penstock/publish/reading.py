@@ -38,6 +38,7 @@ from penstock.declare.model import Column, TableDef
 from penstock.declare.types import Type
 from penstock.errors import InputError, StateError
 from penstock.publish.files import plain
+from penstock.publish.kept import from_log
 
 # Key columns, and the values of which a wanted record has one.
 Where = Mapping[str, Sequence[Any]]
@@ -208,7 +209,7 @@ class Directory:
         for commit in range(newest, self._first_retained(newest) - 1, -1):
             found = self._commit(commit, ["outcomes"]).parts.get("outcomes")
             if found is not None:
-                return plain(found.slice(0, 0)).schema
+                return plain(from_log(found.slice(0, 0), 0)).schema
         raise StateError(
             f"state directory {self.path} has no outcomes yet, so their columns are not known; run a batch first"
         )
@@ -217,7 +218,7 @@ class Directory:
         """The outcomes of the batches among the commits after one, up to another; each as it was logged."""
         for segment in self._commits(after, upto, ["outcomes"]):
             if "outcomes" in segment.parts:
-                yield plain(segment.parts["outcomes"])
+                yield plain(from_log(segment.parts["outcomes"], segment.header["version"]))
 
     # -- inside -----------------------------------------------------------------------------
 

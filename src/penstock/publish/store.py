@@ -12,12 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk, Journal
+from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk, Journal, Segment
 from penstock.declare.model import Program, TableDef
 from penstock.errors import StateError
 from penstock.execute.intake import Arrived
 from penstock.execute.native import Kernel
 from penstock.publish import replay
+from penstock.publish.kept import from_log, to_log
 from penstock.publish.replay import Recovered, Replay
 from penstock.publish.stream import Stream
 from penstock.publish.view import View
@@ -120,7 +121,7 @@ class Durable:
 
     def outcomes(self, id: int) -> pa.Table | None:
         segment = self._journal.outcomes(id, ["outcomes"])
-        return None if segment is None else segment.parts["outcomes"]
+        return None if segment is None else _outcomes(segment)
 
     def refuse_foreign(self, id: int, source: str, offsets: str | None) -> None:
         """A stream's batches follow one another, and only the last may be sent again, as it was; a checkpoint and a
@@ -154,7 +155,7 @@ class Durable:
     ) -> None:
         parts = replay.input_parts(arrived) if self._log == "input" else replay.changes_parts(tables)
         header = {"kind": "batch", "id": id, **self._plan(), **stream.header()}
-        self._journal.commit(header, {**parts, **stream.parts(), "outcomes": outcomes})
+        self._journal.commit(header, {**parts, **stream.parts(), "outcomes": to_log(outcomes)})
         self.stream = stream
 
     def load(self, table: TableDef, rows: pa.Table) -> None:
@@ -165,7 +166,7 @@ class Durable:
             self._snapshot(tables)
 
     def outcomes_of(self, version: int) -> pa.Table:
-        return self._journal.batch(version, ["outcomes"]).parts["outcomes"]
+        return _outcomes(self._journal.batch(version, ["outcomes"]))
 
     def view(self, version: int) -> View:
         follower = self._replay()
@@ -194,6 +195,10 @@ class Durable:
     def _replay(self) -> Replay:
         # A kernel with logs of its own: the database's may be running in another thread.
         return Replay(self._program, self._kernel.twin(), self._fingerprint)
+
+
+def _outcomes(segment: Segment) -> pa.Table:
+    return from_log(segment.parts["outcomes"], segment.header["version"])
 
 
 def _identity(program: Program) -> dict[str, Any]:

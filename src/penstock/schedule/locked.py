@@ -26,7 +26,7 @@ from penstock.schedule.locks import Locks
 from penstock.schedule.policy import Policy
 from penstock.schedule.versioned import Batch, Versioned
 from penstock.state import hashing
-from penstock.state.jit import kernel
+from penstock.state.jit import borrowed, kernel
 from penstock.state.table import DIRTY, GRAVES
 
 _LOG = ("undo_what", "undo_at", "undo_old", "touched")
@@ -143,6 +143,7 @@ def announce(
     graves: Any,
     meta: Any,
 ) -> None:
+    g = borrowed(g)
     d, n = meta[DIRTY], meta[GRAVES]
     for e in range(g.record.size):
         if not g.writes[e] or g.record[e] < low or g.record[e] >= high:

@@ -24,7 +24,7 @@ import numpy as np
 from penstock.schedule import atomics
 from penstock.schedule.graph import Graph, Memory
 from penstock.state.hashing import mix
-from penstock.state.jit import kernel
+from penstock.state.jit import borrowed, inlined, kernel
 
 LAL, LWM, NONE = range(3)
 SCHEMES = {"lal": LAL, "lwm": LWM, "pat": LWM, "none": NONE}
@@ -78,6 +78,7 @@ def locks(memory: Memory, g: Graph, scheme: str, threads: int, size: int, jitter
 @kernel
 def claim(g: Graph, claims: Any, partitions: Any, start: Any, stop: Any) -> None:
     """What these events lock: records, or partitions of them where there are any."""
+    g = borrowed(g)
     for i in range(start, stop):
         begin, end = g.first[i], g.first[i + 1]
         n = begin
@@ -114,7 +115,7 @@ def _sort(a: Any, begin: Any, end: Any) -> None:
         gap >>= 1
 
 
-@kernel
+@inlined
 def acquire(s: Locks, me: Any, i: Any) -> Any:
     """Wait until event i may run; the clock, where this event is looked at. It may hold its locks already."""
     own = me * OWN
@@ -135,7 +136,7 @@ def acquire(s: Locks, me: Any, i: Any) -> Any:
     return atomics.cycles() if i // s.threads % SAMPLE == 0 else 0
 
 
-@kernel
+@inlined
 def release(s: Locks, me: Any, i: Any, code: Any, begun: Any) -> None:
     """Event i has run. code: what became of it; begun: what acquire said."""
     own = me * OWN
@@ -159,7 +160,7 @@ def release(s: Locks, me: Any, i: Any, code: Any, begun: Any) -> None:
             atomics.store(s.held, lock, 0)
 
 
-@kernel
+@inlined
 def _take(s: Locks, own: Any, i: Any) -> None:
     """All locks of an event whose turn it is: others can only give locks back meanwhile."""
     for c in range(s.first[i], s.first[i + 1]):
@@ -174,7 +175,7 @@ def _take(s: Locks, own: Any, i: Any) -> None:
             atomics.store(s.held, lock, _TAKEN)
 
 
-@kernel
+@inlined
 def _register(s: Locks, i: Any) -> None:
     """Note what came before an event whose turn it is, and that it comes now."""
     for c in range(s.first[i], s.first[i + 1]):
@@ -187,7 +188,7 @@ def _register(s: Locks, i: Any) -> None:
         s.counts[at + (READS if claim & 1 else WRITES)] += 1
 
 
-@kernel
+@inlined
 def _await(s: Locks, own: Any, i: Any) -> None:
     """What came before has ended. What comes after has not, since it waits for this event."""
     for c in range(s.first[i], s.first[i + 1]):
@@ -200,7 +201,7 @@ def _await(s: Locks, own: Any, i: Any) -> None:
             _until(s, own + LOCK, s.counts, at + READ, s.reads[c], s.reads[c])
 
 
-@kernel
+@inlined
 def _until(s: Locks, account: Any, array: Any, at: Any, least: Any, most: Any) -> None:
     """Wait until a shared number is within bounds; who pays for the time."""
     if least <= atomics.load(array, at) <= most:

@@ -17,7 +17,7 @@ on_abort  eager      a write can be seen only once its transaction is decided, s
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 EXPLORE = ("bfs", "dfs", "ready")
 UNITS = ("operation", "chain", "transaction")
@@ -97,6 +97,20 @@ class Policy:
 
     def with_threads(self, threads: int) -> Policy:
         return replace(self, threads=threads)
+
+
+@dataclass(frozen=True, slots=True)
+class Conducted:
+    """How a batch was run."""
+
+    policy: Policy
+    why: str
+    spent: dict[str, float] = field(default_factory=dict)  # thread-seconds by what they went to
+    nested: str = ""  # the policies, where groups of transactions had different ones
+
+    @property
+    def name(self) -> str:
+        return self.nested or self.policy.name
 
 
 _PARTS = {"explore": EXPLORE, "unit": UNITS, "on_abort": ON_ABORT}

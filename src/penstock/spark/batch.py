@@ -1,8 +1,9 @@
 """One micro-batch: from Spark into the engine, and its outcomes on.
 
-The order is what makes it exactly once: the engine commits (state and outcomes, under Spark's batch id), then the
-outcomes are written, then this returns and Spark notes the batch as done. A kill anywhere in between makes
-Spark send the batch again, and the engine answers from its log.
+The order is what makes it exactly once: the engine commits (state and outcomes, under Spark's batch id), then this
+returns and Spark notes the batch as done. A kill in between makes Spark send the batch again, and the engine
+answers from its log. Outcomes go to their file while Spark goes on, and are there before the next batch commits:
+so a kill can only keep those of the newest version from being written, and the next start writes them.
 
 What a watermark still holds when the stream has been read to its end is no batch of Spark's: that its outcomes were
 handed on is noted here, in the state directory.
@@ -15,15 +16,16 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.engine import Database
 from penstock.publish.files import OutcomeFiles, plain
-from penstock.spark import engines, events
-from penstock.spark.engines import Opening
+from penstock.spark import direct, engines, events
+from penstock.spark.engines import Engine, Opening
+from penstock.spark.files import Listed
 
 CHECKPOINT = "checkpoint"
 DRAINED = "drained"  # the file that holds the version of the last drain whose outcomes were handed on
@@ -36,39 +38,68 @@ class MicroBatch:
     opening: Opening
     outcomes: OutcomeFiles | Callable[[Any, int | None], Any]
     watermark: int | None
+    direct: tuple[Listed, ...] = ()  # the sources, if all of them are direct
+    alone: str | None = None  # the event, if its DataFrame is the only source
+    awaits: bool = False  # whether outcomes are written before Spark is told, as where nobody waits for them at the end
 
     def __call__(self, frame: Any, batch_id: int) -> None:
-        database = engines.engine(self.opening)
-        self.hand_on_drain(database, frame.sparkSession)
+        engine = engines.engine(self.opening)
+        self.catch_up(engine, frame.sparkSession)
+        database = engine.database
         source, offsets = query_id(self.opening.path), planned(self.opening.path, batch_id)
         out = database.stored(batch_id, source, offsets)
         if out is None:
-            batch = events.unpack(database.program, frame.toArrow())
+            batch = self._events(engine, frame, batch_id)
+            engine.behind.wait()
             out = database.run(batch, id=batch_id, source=source, offsets=offsets, watermark=self.watermark)
-        self.publish(out, frame.sparkSession, batch_id)
+        self.publish(engine, out, frame.sparkSession, batch_id)
+
+    def _events(self, engine: Engine, frame: Any, batch_id: int) -> dict[str, pa.Table]:
+        program = engine.database.program
+        if self.direct:
+            spans = direct.spans(Path(self.opening.path) / CHECKPOINT, batch_id, self.direct)
+            batch = None if spans is None else engine.ahead.take(program, self.direct, spans)
+            if batch is not None:
+                return batch
+        return events.unpack(program, frame.toArrow(), self.alone)
 
     def drain(self, spark: Any) -> None:
         """Run what is held back, now that all there was has been read."""
-        database = engines.engine(self.opening)
-        if database.held:
-            database.run({}, flush=True, source=query_id(self.opening.path))
-        self.hand_on_drain(database, spark)
+        engine = engines.engine(self.opening)
+        if engine.database.held:
+            engine.behind.wait()
+            engine.database.run({}, flush=True, source=query_id(self.opening.path))
+        self.hand_on_drain(engine, spark)
 
-    def hand_on_drain(self, database: Database, spark: Any) -> None:
+    def hand_on_drain(self, engine: Engine, spark: Any) -> None:
         """Publish the outcomes of the last drain, unless this was done."""
-        note = Path(self.opening.path) / DRAINED
-        if database.drained is None or (note.exists() and int(note.read_text()) == database.drained):
+        note, drained = Path(self.opening.path) / DRAINED, engine.database.drained
+        if drained is None or (note.exists() and int(note.read_text()) == drained):
             return
-        self.publish(database.outcomes(database.drained), spark, None)
+        self.publish(engine, engine.database.outcomes(drained), spark, None)
+        engine.behind.wait()
         making = note.with_suffix(".tmp")
-        making.write_text(str(database.drained))
+        making.write_text(str(drained))
         os.replace(making, note)
 
-    def publish(self, out: pa.Table, spark: Any, batch_id: int | None) -> None:
+    def publish(self, engine: Engine, out: pa.Table, spark: Any, batch_id: int | None) -> None:
         if isinstance(self.outcomes, OutcomeFiles):
-            self.outcomes.write(out)
+            engine.behind.put(partial(self.outcomes.write, out))
+            if self.awaits:
+                engine.behind.wait()
         else:
             self.outcomes(spark.createDataFrame(plain(out)), batch_id)
+
+    def catch_up(self, engine: Engine, spark: Any) -> None:
+        """Outcomes of the stream's last version, and of its last drain, if the process died between committing and
+        handing them on."""
+        if engine.caught_up:
+            return
+        database = engine.database
+        if database.source is not None and isinstance(self.outcomes, OutcomeFiles):
+            self.outcomes.write(database.outcomes(database.version))
+        self.hand_on_drain(engine, spark)
+        engine.caught_up = True
 
 
 def query_id(state: str) -> str:

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from typing import Any
 from penstock.engine import Database
 from penstock.errors import StateError
 from penstock.plan.ir import Plan
+from penstock.publish.behind import Behind
+from penstock.spark.direct import Ahead
 
 # Under Spark Connect every query has a worker of its own, which may leave a moment after its query has ended.
 LEAVES_S = 20
@@ -34,13 +36,20 @@ class Opening:
 
 
 @dataclass(slots=True)
-class _Held:
+class Engine:
     database: Database
+    behind: Behind = field(default_factory=Behind)  # outcomes that are being written
+    ahead: Ahead = field(default_factory=Ahead)  # files that are being read
+    caught_up: bool = False  # whether what a crash kept from being written has been written
     query: Any = None  # the streaming query that feeds it, once it has started
+
+    def close(self) -> None:
+        with closing(self.database), closing(self.ahead):
+            self.behind.close()
 
 
 _mutex = threading.RLock()
-_held: dict[str, _Held] = {}
+_held: dict[str, Engine] = {}
 
 
 def opening(plan: Plan, state: str | os.PathLike[str], **options: Any) -> Opening:
@@ -64,7 +73,7 @@ def _compiled_away(event: Any) -> Any:
     raise AssertionError("a planned transaction is not called")
 
 
-def engine(wanted: Opening) -> Database:
+def engine(wanted: Opening) -> Engine:
     """This process's engine for the directory; opened if it is not, as soon as the directory is free."""
     with _mutex:
         _close_ended(wanted.path)
@@ -76,10 +85,10 @@ def engine(wanted: Opening) -> Database:
                 if not isinstance(error.__cause__, BlockingIOError) or time.monotonic() > until:
                     raise
             time.sleep(0.05)
-        return _held[wanted.path].database
+        return _held[wanted.path]
 
 
-def reserve(wanted: Opening) -> Database:
+def reserve(wanted: Opening) -> Engine:
     """The engine for a query that is about to start; refused while another query of this process has it."""
     with _mutex:
         _close_ended(wanted.path)
@@ -88,9 +97,15 @@ def reserve(wanted: Opening) -> Database:
         return _open(wanted)
 
 
-def _open(wanted: Opening) -> Database:
-    held = _held[wanted.path] = _Held(Database(wanted.plan, wanted.path, **wanted.options))
-    return held.database
+def _open(wanted: Opening) -> Engine:
+    held = _held[wanted.path] = Engine(Database(wanted.plan, wanted.path, **wanted.options))
+    return held
+
+
+def found(path: str) -> Engine | None:
+    """The engine for the directory, if it is open."""
+    with _mutex:
+        return _held.get(path)
 
 
 def attach(path: str, query: Any) -> None:
@@ -104,17 +119,24 @@ def release(path: str) -> None:
     with _mutex:
         held = _held.pop(path, None)
         if held is not None:
-            held.database.close()
+            held.close()
+
+
+@contextmanager
+def released(path: str) -> Iterator[None]:
+    """Closes the engine behind the last piece of work."""
+    try:
+        yield
+    finally:
+        release(path)
 
 
 @contextmanager
 def using(wanted: Opening) -> Iterator[Database]:
-    """The engine for one piece of work, closed behind it."""
-    database = reserve(wanted)
-    try:
-        yield database
-    finally:
-        release(wanted.path)
+    """A database for one piece of work, closed behind it."""
+    engine = reserve(wanted)
+    with released(wanted.path):
+        yield engine.database
 
 
 def _close_ended(path: str) -> None:

@@ -6,6 +6,8 @@ Several types of event make one stream, so that they can be merged in event orde
     0      null    null                  {ts, src, dst, …}    null
     1      null    null                  null                 {ts, account, …}
     2      7       in/part-7.parquet     null                 null          a direct source: the engine reads it
+
+A DataFrame that is alone has nothing to be merged with, and goes as it is: half of the columns, and half of the work.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -22,10 +23,9 @@ from pyspark.sql import types as T
 from penstock.declare.model import EventDef, Program
 from penstock.declare.types import Type
 from penstock.errors import InputError
-from penstock.execute.casting import column
+from penstock.spark.direct import read
 from penstock.spark.files import Files, file_names
 
-_REPLACE = "replace the file by one that fits, and start the query again"
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _TAKES: dict[str, tuple[type[T.DataType], ...]] = {
     "int": _WHOLE,
@@ -78,12 +78,21 @@ def by_event(program: Program, sources: dict[Any, Any]) -> dict[EventDef, Any]:
     return out
 
 
+def alone(sources: dict[EventDef, Any]) -> EventDef | None:
+    """The event whose DataFrame is the only source."""
+    event, *others = sources
+    return None if others or isinstance(sources[event], Files) else event
+
+
 def pack(spark: Any, program: Program, sources: dict[EventDef, Any], state: str) -> DataFrame:
     """All sources as one streaming DataFrame."""
     frames = []
     for event, source in sources.items():
         if not isinstance(source, Files):
             check(event, source)
+    only = alone(sources)
+    if only is not None:
+        return sources[only].select(*_fields(only))
     for event, source in sources.items():
         direct = isinstance(source, Files)
         frame = file_names(spark, source, event.name, state) if direct else source
@@ -95,12 +104,16 @@ def pack(spark: Any, program: Program, sources: dict[EventDef, Any], state: str)
         for other, its in sources.items():
             if isinstance(its, Files):
                 continue
-            # The names may be written in any case in Spark; the engine wants them as they were declared.
-            struct = F.struct(*[F.col(f"`{f.name}`").alias(f.name) for f in other.fields]) if other is event else None
+            struct = F.struct(*_fields(other)) if other is event else None
             wanted = _struct_type(other, its)
             columns.append((F.lit(None).cast(wanted) if struct is None else struct).alias(other.name))
         frames.append(frame.select(*columns))
     return reduce(lambda a, b: a.unionByName(b), frames)
+
+
+def _fields(event: EventDef) -> list[Any]:
+    # The names may be written in any case in Spark; the engine wants them as they were declared.
+    return [F.col(f"`{f.name}`").alias(f.name) for f in event.fields]
 
 
 def _struct_type(event: EventDef, frame: DataFrame) -> T.StructType:
@@ -108,8 +121,10 @@ def _struct_type(event: EventDef, frame: DataFrame) -> T.StructType:
     return T.StructType([T.StructField(f.name, given[f.name]) for f in event.fields])
 
 
-def unpack(program: Program, packed: pa.Table) -> dict[str, pa.Table]:
-    """The batch's events as the engine takes them: event name -> Arrow table."""
+def unpack(program: Program, packed: pa.Table, only: str | None = None) -> dict[str, pa.Table]:
+    """The batch's events as the engine takes them: event name -> Arrow table. only: the event that came alone."""
+    if only is not None:
+        return {only: packed} if packed.num_rows else {}
     kinds = packed.column("kind")
     out = {}
     for number, event in enumerate(program.events):
@@ -118,38 +133,8 @@ def unpack(program: Program, packed: pa.Table) -> dict[str, pa.Table]:
             continue
         files = mine.filter(mine.column("file").is_valid()).sort_by("place").column("file").to_pylist()
         if files:
-            out[event.name] = _read(event, files)
+            out[event.name] = read(event, files)
         else:
-            rows = mine.column(event.name).combine_chunks()
-            rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
-            out[event.name] = pa.Table.from_arrays(rows.flatten(), names=[f.name for f in event.fields])
+            rows = mine.column(event.name).flatten()
+            out[event.name] = pa.Table.from_arrays(rows, names=[f.name for f in event.fields])
     return out
-
-
-def _read(event: EventDef, files: list[str]) -> pa.Table:
-    """The files' rows, in the order of the files."""
-    wanted = [f.name for f in event.fields]
-    tables = []
-    for file in files:
-        try:
-            schema = pq.read_schema(file)
-            tables.append(pq.read_table(file, columns=[n for n in wanted if n in schema.names], memory_map=True))
-        except (OSError, pa.ArrowInvalid) as error:
-            raise InputError(f"event '{event.name}': {file} cannot be read: {error}; {_REPLACE}") from error
-        _check_file(event, file, schema)
-    try:
-        return pa.concat_tables(tables, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InputError(
-            f"event '{event.name}': {', '.join(files)} differ in their types: {error}; {_REPLACE}"
-        ) from error
-
-
-def _check_file(event: EventDef, file: str, schema: pa.Schema) -> None:
-    missing = [f.name for f in event.fields if f.name not in schema.names]
-    if missing:
-        names = ", ".join(schema.names)
-        raise InputError(f"event '{event.name}': {file} has no column '{missing[0]}'; it has {names}; {_REPLACE}")
-    for f in event.fields:
-        none = pa.chunked_array([], schema.field(f.name).type)
-        column(none, f.type, where=f"event '{event.name}', column '{f.name}' of {file}")

@@ -52,11 +52,40 @@ def file_names(spark: Any, files: Files, event: str, state: str) -> DataFrame:
     if spark not in _registered:  # Spark warns of a second time
         spark.dataSource.register(FileNames)
         _registered.add(spark)
-    reader = spark.readStream.format(FORMAT).option("path", files.path)
-    reader = reader.option("list", str(Path(state) / "sources" / f"{event}.jsonl"))
+    known = listed(files, event, state).known
+    reader = spark.readStream.format(FORMAT).option("path", files.path).option("list", known).option("event", event)
     if files.files_per_batch is not None:
         reader = reader.option("files_per_batch", str(files.files_per_batch))
     return reader.load()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A direct source where its files are read: which file has which number."""
+
+    event: str
+    path: str
+    known: str  # the list
+    files_per_batch: int | None
+
+    def names(self) -> list[str]:
+        return _names(Path(self.known))
+
+    def paths(self, names: list[str]) -> tuple[str, ...]:
+        return tuple(str(Path(self.path) / name) for name in names)
+
+
+def listed(files: Files, event: str, state: str) -> Listed:
+    return Listed(event, files.path, str(Path(state) / "sources" / f"{event}.jsonl"), files.files_per_batch)
+
+
+def _names(known: Path) -> list[str]:
+    try:
+        text = known.read_text()
+    except FileNotFoundError:
+        return []
+    # A line without its end was being written when the process died; no offset speaks of it.
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 class FileNames(DataSource):
@@ -69,7 +98,8 @@ class FileNames(DataSource):
 
     def streamReader(self, schema: Any) -> _Reader:
         limit = self.options.get("files_per_batch")
-        return _Reader(Path(self.options["path"]), Path(self.options["list"]), int(limit) if limit else None)
+        where = Path(self.options["path"]), Path(self.options["list"])
+        return _Reader(self.options["event"], *where, int(limit) if limit else None)
 
 
 @dataclass
@@ -79,31 +109,34 @@ class _Names(InputPartition):
 
 
 class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, path: Path, known: Path, limit: int | None) -> None:
-        self._path, self._known, self._limit = path, known, limit
+    def __init__(self, event: str, path: Path, known: Path, limit: int | None) -> None:
+        self._event, self._path, self._known, self._limit = event, path, known, limit
         self._available: int | None = None  # with availableNow: what was there when the query started
 
-    def initialOffset(self) -> dict[str, int]:
-        return {"files": 0}
+    def initialOffset(self) -> dict[str, Any]:
+        return self._offset(0)
+
+    def _offset(self, files: int) -> dict[str, Any]:
+        return {"event": self._event, "files": files}  # with its name, so that Spark's notes can be read: direct.py
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self._limit is None else ReadMaxFiles(self._limit)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         self._require(start["files"])
         count = len(self._look())
         if self._available is not None:
             count = min(count, self._available)
         if isinstance(limit, ReadMaxFiles):
             count = min(count, start["files"] + limit.max_files)
-        return {"files": max(count, start["files"])}
+        return self._offset(max(count, start["files"]))
 
     def prepareForTriggerAvailableNow(self) -> None:
         # Only counted: before the first offset it is not known whether the list is whole.
-        known = self._list()
+        known = _names(self._known)
         self._available = len(known) + len(self._new(known))
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         names = self._require(end["files"])[start["files"] :]
         return [_Names(start["files"], [str(self._path / name) for name in names])] if names else []
 
@@ -114,7 +147,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _require(self, count: int) -> list[str]:
         """The first `count` files: offsets speak of them."""
-        known = self._list()
+        known = _names(self._known)
         if len(known) < count:
             raise StateError(
                 f"{self._known} has {len(known)} files, but of {self._path} {count} have been read: it names those "
@@ -122,17 +155,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return known[:count]
 
-    def _list(self) -> list[str]:
-        try:
-            text = self._known.read_text()
-        except FileNotFoundError:
-            return []
-        # A line without its end was being written when the process died; no offset speaks of it.
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-
     def _look(self) -> list[str]:
         """All files so far; new ones are added to the list, durably, before any offset counts them."""
-        known = self._list()
+        known = _names(self._known)
         names = self._new(known)
         if names:
             try:

@@ -26,7 +26,7 @@ from penstock.plan.ir import Plan
 from penstock.publish.files import OutcomeFiles, plain
 from penstock.spark import engines, events
 from penstock.spark.batch import CHECKPOINT, MicroBatch
-from penstock.spark.files import Files
+from penstock.spark.files import Files, Listed, listed
 
 Outcomes = str | os.PathLike[str] | Callable[[DataFrame, int | None], Any]
 
@@ -57,20 +57,28 @@ def start(
     spark = _session(wanted)
     opening = engines.opening(plan, state, **options)
     delay = delay_of(program, watermark)
-    batch = MicroBatch(opening, _sink(outcomes), delay)
+    # Under Spark Connect the engine lives on the server's side; in classic Spark it is this process that opens it,
+    # and what is wrong with the directory is said here and now.
+    local = not _is_connect(spark)
+    only = events.alone(wanted)
+    batch = MicroBatch(
+        opening,
+        _sink(outcomes),
+        delay,
+        direct=_direct(wanted, opening.path),
+        alone=only.name if only else None,
+        awaits=not local,
+    )
     for event, source in wanted.items():
         # Beside a stream, a static one would be read again with every batch.
         if isinstance(source, DataFrame) and not source.isStreaming:
             raise InputError(f"event '{event.name}': start takes streaming DataFrames; for static ones use apply")
     packed = events.pack(spark, program, wanted, opening.path)
-    # Under Spark Connect the engine lives on the server's side; in classic Spark it is this process that opens it,
-    # and what is wrong with the directory is said here and now.
-    local = not _is_connect(spark)
     if local:
-        database = engines.reserve(opening)
+        engine = engines.reserve(opening)
         try:
-            _catch_up(batch, database, spark)
-            if database.source is None:
+            batch.catch_up(engine, spark)
+            if engine.database.source is None:
                 _sweep(Path(opening.path) / CHECKPOINT)
         except BaseException:
             engines.release(opening.path)
@@ -93,11 +101,11 @@ def start(
     return query
 
 
-def _catch_up(batch: MicroBatch, database: Any, spark: Any) -> None:
-    """Outcomes of the stream's last version, if the process died between committing and writing them."""
-    batch.hand_on_drain(database, spark)
-    if database.source is not None and isinstance(batch.outcomes, OutcomeFiles):
-        batch.publish(database.outcomes(database.version), spark, None)
+def _direct(sources: dict[Any, Any], state: str) -> tuple[Listed, ...]:
+    """The sources as the engine finds them itself, if it can find all of them."""
+    if not all(isinstance(source, Files) for source in sources.values()):
+        return ()
+    return tuple(listed(source, event.name, state) for event, source in sources.items())
 
 
 def _sweep(checkpoint: Path) -> None:
@@ -126,20 +134,21 @@ def _close_behind(query: Any, path: str, drain: Callable[[], None] | None) -> No
     stopped = threading.Event()
 
     def close() -> None:
+        ended_well = True
         try:
-            ended_well = True
-            try:
-                wait()
-            except Exception:  # Whoever awaits the query is told; here it only means that there is more to come.
-                ended_well = False
-            if drain is not None and ended_well and not stopped.is_set():
-                drain()
+            wait()
+        except Exception:  # Whoever awaits the query is told; here it only means that there is more to come.
+            ended_well = False
+        try:
+            with engines.released(path):
+                if drain is not None and ended_well and not stopped.is_set():
+                    engines.attach(path, None)  # The query has ended, but is not done: nobody else is to have it yet.
+                    drain()
         except BaseException as error:  # Who awaits the query is told of this too.
-            failed.append(error)
-        finally:
-            engines.release(path)
+            if ended_well:
+                failed.append(error)
 
-    wait, stop = query.awaitTermination, query.stop
+    wait, stop, process = query.awaitTermination, query.stop, query.processAllAvailable
     closing = threading.Thread(target=close, name="penstock-close", daemon=True)
 
     def await_termination(timeout: int | None = None) -> bool | None:
@@ -149,18 +158,27 @@ def _close_behind(query: Any, path: str, drain: Callable[[], None] | None) -> No
             closing.join()
             raise
         if ended is not False:
-            closing.join()
-            if failed:
-                raise failed[0]
+            be_told()
         return ended
 
     def stop_and_close() -> None:
         stopped.set()
         stop()
+        be_told()
+
+    def be_told() -> None:
         closing.join()
+        if failed:
+            raise failed[0]
+
+    def process_and_write() -> None:
+        process()
+        engine = engines.found(path)
+        if engine is not None:
+            engine.behind.wait()
 
     # Who waits for the query, or stops it, waits for its last outcomes too, and finds the directory closed.
-    query.awaitTermination, query.stop = await_termination, stop_and_close
+    query.awaitTermination, query.stop, query.processAllAvailable = await_termination, stop_and_close, process_and_write
     closing.start()
 
 

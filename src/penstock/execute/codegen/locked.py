@@ -15,6 +15,7 @@ from penstock.plan.ir import Plan
 
 _MORE = """
 from penstock.schedule import locks as l_
+from penstock.state.jit import borrowed
 """
 
 
@@ -28,6 +29,7 @@ def generate_locked(plan: Plan, layout: Layout) -> str:
     out.line(DECORATOR)
     out.line(f"def locked(s, me, {', '.join(layout.names)}):")
     with out.indented():
+        out.line("s = borrowed(s)")
         events.begin(out)
         out.line("for i in range(start, stop, s.threads):")
         with out.indented():

@@ -1,0 +1,29 @@
+"""Outcomes written behind a batch: while the stream plans the next one, this one's go to their file.
+
+One at a time. Who runs batches waits before the next commit, so that a crash leaves the outcomes of the newest
+version to be written again, and no others. A failure stays: whoever waits is told, however often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+
+class Behind:
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "penstock-outcomes")
+        self._last: Future[None] | None = None
+
+    def put(self, write: Callable[[], None]) -> None:
+        self.wait()
+        self._last = self._pool.submit(write)
+
+    def wait(self) -> None:
+        """Until what was put is written; raises what went wrong."""
+        if self._last is not None:
+            self._last.result()
+
+    def close(self) -> None:
+        self._pool.shutdown()
+        self.wait()

@@ -1,0 +1,31 @@
+"""Outcomes as a segment keeps them, in half the bytes: the segment knows its version, and one byte says which of a
+few texts it is. Readers without an engine need this too, so it imports none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.declare.model import TEXT
+
+
+def to_log(outcomes: pa.Table) -> pa.Table:
+    kept = outcomes.drop_columns("version")
+    for i, field in enumerate(kept.schema):
+        if field.type == TEXT:
+            kept = kept.set_column(i, field.name, _narrow(kept.column(i)))
+    return kept
+
+
+def from_log(kept: pa.Table, version: int) -> pa.Table:
+    for i, field in enumerate(kept.schema):
+        if pa.types.is_dictionary(field.type):
+            kept = kept.set_column(i, field.name, kept.column(i).cast(TEXT))
+    versions = pa.array(np.full(kept.num_rows, version, np.int64))
+    return kept.add_column(kept.column_names.index("reason") + 1, "version", versions)
+
+
+def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    texts = max((len(chunk.dictionary) for chunk in column.chunks), default=0)
+    index = pa.int8() if texts < 1 << 7 else pa.int16() if texts < 1 << 15 else pa.int32()
+    return column.cast(pa.dictionary(index, TEXT.value_type))

@@ -1,0 +1,130 @@
+"""A batch that looks at itself: its first events tell what one costs, its graph what can run at the same time.
+
+Most batches are small or cheap, and are run serially without a look. The parallel kernels are compiled in the
+background when they first seem worth it; until they are there the stream goes on serially.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from penstock.execute.native import Kernel, Running
+from penstock.schedule.choose import LITTLE, Choice, Chooser, Features, too_little
+from penstock.schedule.compiled import Compiled
+from penstock.schedule.costs import Costs
+from penstock.schedule.policy import Conducted, Policy
+
+# The first events of a batch, run serially, tell what one costs: few if they are dear; in a small batch, none.
+_SAMPLES, _SAMPLED = (16, 256), 2048
+# A batch tells what an event costs if it is not so small that calling the kernel is most of it.
+_TELLING, _TELLS = 512, 2e-3
+# How fast the ratio of aborts that is remembered follows the one that is seen.
+_FOLLOW = 0.5
+
+
+class Adaptive:
+    """One group of transactions: what its events cost and how they fare, and the policy that suits them."""
+
+    def __init__(self, kernel: Kernel, compiled: Compiled, costs: Costs) -> None:
+        self.kernel, self.compiled = kernel, compiled
+        self.chooser = Chooser(costs)
+        self.cost: float | None = None  # seconds of one event, lately
+        self.abort_ratio = 0.0
+
+    def run(self, running: Running, threads: int) -> Conducted:
+        if threads < 2:
+            conducted = self._plainly(running, "there is one core")
+        elif self.cost is None:
+            conducted = self._plainly(running, "the first batch shows what an event costs")
+        elif self._hopeless(running, threads):
+            conducted = self._plainly(running, too_little(Features(running.count, self.cost, threads)))
+        else:
+            conducted = self._rest(running, threads, self._sample(running) if running.count >= _SAMPLED else 0)
+        if running.count:
+            seen = float(np.count_nonzero(running.result.code)) / running.count
+            self.abort_ratio += _FOLLOW * (seen - self.abort_ratio)
+        return conducted
+
+    # -- without a graph --------------------------------------------------------------------
+
+    def _plainly(self, running: Running, why: str) -> Conducted:
+        took = self._timed(running, 0, running.count)
+        if running.count >= _TELLING or took > _TELLS:
+            self.cost = took / running.count
+        self.chooser.last = "serial"
+        return Conducted(Policy.serial(), why)
+
+    def _hopeless(self, running: Running, threads: int) -> bool:
+        assert self.cost is not None
+        if 2 * self.cost * running.count < LITTLE:
+            return True
+        return self.chooser.hopeless(self._features(running, threads, 0))
+
+    def _serially(self, running: Running, done: int, choice: Choice) -> Conducted:
+        self.kernel.run(running, done)
+        return Conducted(choice.policy, choice.why)
+
+    def _sample(self, running: Running) -> int:
+        """Run the first events serially to see what one costs; how many that were."""
+        done, calling = 1, self._timed(running, 0, 1)
+        for count in _SAMPLES:
+            took = self._timed(running, done, done + count)
+            done += count
+            # The first call shows what a call costs that runs next to nothing.
+            self.cost = max(1e-9, (took - min(calling, took / 2)) / count)
+            if took > 2 * calling:
+                break
+        return done
+
+    def _timed(self, running: Running, start: int, stop: int) -> float:
+        """By this thread's own clock: on a busy machine the wall's would speak of others."""
+        begun = time.thread_time()
+        self.kernel.run(running, start, stop)
+        return time.thread_time() - begun
+
+    # -- with one ---------------------------------------------------------------------------
+
+    def _features(self, running: Running, threads: int, done: int) -> Features:
+        versioned = self.compiled.versioned
+        return Features(
+            events=running.count - done,
+            cost=self.cost or 0.0,
+            threads=threads,
+            accesses=versioned.accesses(running.fixed["kind"]),
+            cut=versioned.cuts.any,
+            abort_ratio=self.abort_ratio,
+        )
+
+    def _rest(self, running: Running, threads: int, done: int) -> Conducted:
+        """What is left of a batch once the cost of an event is known."""
+        features = self._features(running, threads, done)
+        if not self.chooser.worth_a_graph(features):
+            return self._serially(running, done, self.chooser.serial(features, too_little(features)))
+        missing = self.compiled.missing(threads)
+        if missing:
+            return self._serially(running, done, self.chooser.serial(features, missing))
+        begun = time.perf_counter()
+        batch = self.compiled.versioned.begin(running, Policy(threads=threads), done, running.count)
+        graph = batch.graph()
+        choice = self.chooser.choose(batch.features(graph, features))
+        if choice.policy.scheme == "serial":
+            return self._serially(running, done, choice)
+        batch.policy = choice.policy
+        spent = batch.run(graph, begun)
+        self._learn(choice.policy, features, batch, spent)
+        if not done:  # no sample was taken: what the threads did is the best there is
+            self.cost = (spent["useful"] + spent["abort"]) / features.events
+        return Conducted(choice.policy, choice.why, spent)
+
+    def _learn(self, policy: Policy, features: Features, batch: Any, spent: dict[str, float]) -> None:
+        self.chooser.costs.learn(
+            policy.name,
+            policy.threads,
+            events=features.events,
+            entries=batch.entries,
+            tasks=batch.tasks,
+            spent=spent,
+        )

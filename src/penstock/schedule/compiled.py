@@ -1,0 +1,66 @@
+"""The parallel kernels of a plan: made when they are first asked for, or in the background."""
+
+from __future__ import annotations
+
+import threading
+
+from penstock.execute.native import Kernel
+from penstock.execute.order import order
+from penstock.schedule.locked import Locked
+from penstock.schedule.policy import EXPLORE, Policy
+from penstock.schedule.versioned import Versioned
+from penstock.state.tables import Tables
+
+
+class Compiled:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self._versioned: Versioned | None = None
+        self._locked: Locked | None = None
+        self._warm = False
+        self._broken = ""
+        self._compiling: threading.Thread | None = None
+
+    @property
+    def versioned(self) -> Versioned:
+        if self._versioned is None:
+            self._versioned = Versioned(self.kernel)
+        return self._versioned
+
+    @property
+    def locked(self) -> Locked:
+        if self._locked is None:
+            self._locked = Locked(self.versioned)
+        return self._locked
+
+    def missing(self, threads: int) -> str:
+        """Why the kernels that `adaptive` may choose are not there; '' if they are. Asking starts their compilation."""
+        if self._warm:
+            return ""
+        if self._compiling is None:
+            name, work = "penstock-compile", self._warm_or_say_why
+            self._compiling = threading.Thread(target=work, args=(threads,), name=name, daemon=True)
+            self._compiling.start()
+        return self._broken or "the parallel kernels are being compiled meanwhile"
+
+    def warm(self, threads: int = 2) -> None:
+        """Compile what `adaptive` may choose: run nothing, on tables of its own."""
+        other = Versioned(self.kernel)
+        program = self.kernel.plan.program
+        batch, tables = order(program, []), Tables(program)
+        running = self.kernel.begin(tables, batch, self.kernel.encode(tables, batch), 0)
+        for unit in ("transaction", "operation") if other.cuts.any else ("transaction",):
+            for explore in EXPLORE:
+                other.run(running, Policy(explore=explore, unit=unit, threads=threads), 0, 0)
+        self.versioned.adopt(other)
+        self._warm = True
+
+    def _warm_or_say_why(self, threads: int) -> None:
+        try:
+            self.warm(threads)
+        except Exception as error:  # the stream goes on without
+            self._broken = f"the parallel kernels did not compile: {error}"
+
+    def close(self) -> None:
+        if self._versioned is not None:
+            self._versioned.team.close()

@@ -1,0 +1,44 @@
+"""Transactions that can never meet: they share no table that one of them writes. Each group may have its own policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.execute.native import Result, Running
+from penstock.plan.ir import Plan
+
+
+def groups(plan: Plan) -> list[list[int]]:
+    """The events of each group, by number."""
+    numbers = {e.name: n for n, e in enumerate(plan.program.events)}
+    found: list[tuple[set[int], set[str], set[str]]] = []  # events, tables that are read or written, those written
+    for transaction in plan.transactions:
+        tables = {op.table for op in transaction.block.walk() if op.table}
+        one = ({numbers[transaction.event]}, tables, set(transaction.writes))
+        apart = []
+        for other in found:
+            if other[1] & one[2] or other[2] & one[1]:
+                one = (one[0] | other[0], one[1] | other[1], one[2] | other[2])
+            else:
+                apart.append(other)
+        found = [*apart, one]
+    return sorted(sorted(events) for events, _, _ in found)
+
+
+def part(running: Running, places: Any) -> Running:
+    """These events of a batch, as a batch of their own over the same tables."""
+    fields = tuple((np.zeros(places.size, v.dtype), np.zeros(places.size, np.bool_)) for v, _ in running.result.fields)
+    result = Result(np.zeros(places.size, np.int32), fields)
+    own = {"kind": running.fixed["kind"][places], "pos": running.fixed["pos"][places], "code": result.code}
+    for k, (values, given) in enumerate(fields):
+        own |= {f"o{k}": values, f"h{k}": given}
+    return Running(running.tables, result, running.fixed | own, int(places.size))
+
+
+def put_back(running: Running, places: Any, own: Running) -> None:
+    """What became of a part, to the places that it was taken from."""
+    running.result.code[places] = own.result.code
+    for (values, given), (new, told) in zip(running.result.fields, own.result.fields, strict=True):
+        values[places], given[places] = new, told

@@ -1,0 +1,132 @@
+"""Direct sources: the engine finds a batch's files by Spark's own notes, and runs no job for them."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_kills import newest
+from test_stream import NOW, assert_as_reference, bank, direct, events, finish, outcomes_in, put_cut, state_of
+
+import penstock as ps
+from penstock.publish.files import OutcomeFiles
+from penstock.spark.direct import Ahead, spans
+from penstock.spark.files import Listed
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
+
+SOURCES = (Listed("Transfer", "in", "Transfer.jsonl", 1), Listed("Deposit", "in", "Deposit.jsonl", None))
+META = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
+
+
+@pytest.fixture
+def no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    def refuse(frame: Any) -> Any:
+        raise AssertionError("a job was run for the names of files")
+
+    monkeypatch.setattr(DataFrame, "toArrow", refuse)
+
+
+@pytest.mark.usefixtures("no_jobs")
+@pytest.mark.parametrize("per_batch", [1, 2, None])
+def test_no_job_is_run_for_files(spark: Any, tmp_path: Path, per_batch: int | None) -> None:
+    root = tmp_path / "a place"
+    some = events(1, 60, disorder=5)
+    put_cut(root, some, 5)
+    state = state_of(root)
+    finish(bank.start(direct(root, per_batch), state=state, outcomes=root / "out", watermark=10, trigger=NOW))
+    assert_as_reference(some, state, outcomes_in(root / "out"))
+
+
+@pytest.mark.usefixtures("no_jobs")
+def test_a_batch_that_spark_sends_again_has_the_same_files(spark: Any, tmp_path: Path) -> None:
+    """Killed after Spark planned the batch and before the engine had it; and more files have come since."""
+    root = tmp_path / "a place"
+    some = events(2, 90, disorder=5)
+    put_cut(root, some[:60], 2)
+    state = state_of(root)
+    finish(bank.start(direct(root), state=state, outcomes=root / "out", watermark=10, trigger=NOW, retain=1))
+    # As it was before the newest batch and what was drained behind it.
+    second, before = tmp_path / "second", state_of(tmp_path / "again")
+    shutil.copytree(state / "sources", before / "sources")
+    shutil.copytree(state / "checkpoint", before / "checkpoint")
+    for done in (before / "checkpoint" / "commits").iterdir():
+        done.unlink()
+    for later in [p for p in (before / "checkpoint" / "offsets").iterdir() if p.name.strip(".").split(".")[0] != "0"]:
+        later.unlink()
+    put_cut(root, some[60:], 1)
+    finish(bank.start(direct(root), state=before, outcomes=second, watermark=10, trigger=NOW))
+    assert_as_reference(some, before, outcomes_in(second))
+
+
+def note(checkpoint: Path, batch: int, *lines: str) -> None:
+    (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+    (checkpoint / "offsets" / str(batch)).write_text("\n".join(lines))
+
+
+def test_notes_say_which_files_a_batch_has(tmp_path: Path) -> None:
+    note(tmp_path, 0, "v1", META, '{"event": "Transfer", "files": 2}', "-")
+    note(tmp_path, 1, "v1", META, '{"event": "Transfer", "files": 2}', '{"event": "Deposit", "files": 3}')
+    assert spans(tmp_path, 0, SOURCES[:1]) == {"Transfer": (0, 2)}
+    assert spans(tmp_path, 1, SOURCES) == {"Transfer": (2, 2), "Deposit": (0, 3)}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (),
+        ("v1",),
+        ("v2", META, '{"event": "Transfer", "files": 2}'),
+        ("v1", META, '{"files": 2}'),
+        ("v1", META, '{"event": "Other", "files": 2}'),
+        ("v1", META, "2"),
+        ("v1", META, '{"event": "Transfer", "fi'),
+    ],
+)
+def test_notes_of_another_make_say_nothing(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    note(tmp_path, 0, *lines)
+    assert spans(tmp_path, 0, SOURCES[:1]) is None
+    assert spans(tmp_path, 1, SOURCES[:1]) is None
+
+
+def test_a_list_that_lacks_a_file_says_nothing(tmp_path: Path) -> None:
+    source = Listed("Transfer", str(tmp_path), str(tmp_path / "Transfer.jsonl"), 1)
+    Path(source.known).write_text('"one.parquet"\n"two.par')
+    assert Ahead().take(bank.program, (source,), {"Transfer": (1, 2)}) is None
+
+
+def test_without_notes_the_job_is_run(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.spark.direct.spans", lambda *_: None)
+    some = events(5, 40, disorder=5)
+    put_cut(tmp_path, some, 2)
+    state = state_of(tmp_path)
+    finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", watermark=10, trigger=NOW))
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_last_outcomes_that_cannot_be_written_are_told_of(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: bool
+) -> None:
+    """They are written behind the batch: Spark has noted it as done by then, and the query has ended well."""
+    some = events(6, 20)
+    put_cut(tmp_path, some, 1)
+    state = state_of(tmp_path)
+
+    def fail(files: OutcomeFiles, outcomes: Any) -> None:
+        raise ps.StateError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OutcomeFiles, "write", fail)
+        trigger = None if stops else NOW
+        query = bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=trigger)
+        if stops:
+            with pytest.raises(ps.StateError, match="no room"):
+                query.processAllAvailable()
+        with pytest.raises(ps.StateError, match="no room"):
+            query.stop() if stops else query.awaitTermination(60)
+    finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW))
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+    assert newest(tmp_path / "out").name == "version-000000000001.parquet"
