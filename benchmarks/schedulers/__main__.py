@@ -25,6 +25,7 @@ def arguments() -> argparse.ArgumentParser:
     figures = _command(commands, "figures", "the papers' figures: pictures, and figures.json with all numbers")
     figures.add_argument("--threads", type=int, default=cores(), help="threads of each policy; default all cores")
     figures.add_argument("--out", type=Path, default=Path("bench-paper"), metavar="DIR", help="default %(default)s")
+    figures.add_argument("--only", nargs="*", default=(), metavar="NAME", help="these figures; default all")
     return parser
 
 
@@ -64,7 +65,7 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
     if chosen.command == "figures":
         from benchmarks.schedulers.figures import figures
 
-        return figures(chosen.out, chosen.threads, quick=chosen.quick)
+        return figures(chosen.out, chosen.threads, only=chosen.only, quick=chosen.quick)
     from benchmarks.schedulers.regret import regret
 
     return regret(chosen.threads, quick=chosen.quick, only=chosen.only)
