@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from test_stream import (
     NOW,
@@ -115,8 +116,14 @@ def kill_loop(root: Path, log: str, sources: str, seed: int, kills: int, files: 
     command = [sys.executable, str(script), str(root), log, sources]
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert_as_reference(some, state, outcomes_in(root / "out"))
-    print(f"{killed} kills, {len(some)} events")
+    out = outcomes_in(root / "out")
+    assert sorted(out["id"].to_pylist()) == sorted(e.values["id"] for e in some)
+    # Spark's own file source lists a file before it notes the batch: a kill in between puts two into the next batch,
+    # and after some of these it is so far ahead of the other source that what comes from there is late.
+    late = set(out.filter(pc.equal(out["status"], "late"))["id"].to_pylist())
+    ran = [e for e in some if e.values["id"] not in late]
+    assert_as_reference(ran, state, out.filter(pc.not_equal(out["status"], "late")))
+    print(f"{killed} kills, {len(some)} events, of which {len(late)} were late")
     # Else it was over before most of them.
     assert killed > kills // 2
 
