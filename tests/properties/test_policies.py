@@ -76,6 +76,20 @@ def test_many_small_batches(name: str, count: int) -> None:
         same_tables(serial, db)
 
 
+def test_events_that_reach_no_record() -> None:
+    from programs.lists import Buy, lists
+
+    empty = {"warehouse": "x", "items": []}
+    events = [
+        Buy(ts=1, id=0, quantities=[], prices=[], **empty),
+        Buy(ts=1, id=1, quantities=None, prices=None, **empty),
+        Buy(ts=2, id=2, quantities=[1], prices=[1], **empty),
+    ]
+    with lists.open() as serial, lists.open() as db:
+        for policy in GRAPH:
+            same(serial, db, events, policy.with_threads(2))
+
+
 def test_adaptive_says_why_and_is_right() -> None:
     with pair("sl") as (app, serial, db):
         db.warm()

@@ -266,7 +266,7 @@ def reaches(g: Graph, p: Pieces, tails: Any, reach: Any, start: Any, stop: Any) 
     and unlike paths, chains can be measured by many threads at once.
     """
     g, p = borrowed(g), borrowed(p)
-    most = 0
+    most = 1
     for i in range(start, stop):
         for k in range(p.first[i], p.first[i + 1]):
             reach[k] = 1
