@@ -28,7 +28,6 @@ from penstock.execute.codegen.parallel import (
     SAMPLE,
     generate_state,
     generate_work,
-    lanes_of,
     parallel_arguments,
 )
 from penstock.execute.codegen.pieces import VERDICT_BITS, cuts, handed
@@ -110,7 +109,7 @@ class Versioned:
         self.jitter = 0
         self.wanted = parallel_arguments(self.plan)
         self.cuts = Cuts(self.plan)
-        self._lanes = [(name, dtype(type_)) for name, type_ in lanes_of(self.plan)]
+        self._lanes = [(a.name, dtype(a.type)) for a in self.wanted if a.owner == "version" and a.type is not None]
         self.sites, self.widths = _widths(self.plan)
         self._modules: dict[str, Any] = {}
         self._stamp = 0

@@ -12,18 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.declare.model import TableDef
-from penstock.declare.types import Type
-from penstock.execute.codegen import ahead, checks, records, source, versions
+from penstock.execute.codegen import ahead, checks, records, versions
 from penstock.execute.codegen.emitter import Emitter
 from penstock.execute.codegen.layout import FIXED, Argument, Layout, event_arguments, out_arguments, table_arguments
 from penstock.execute.codegen.pieces import LANES, VERDICT_BITS, PieceEmitter, cuts
-from penstock.execute.codegen.program import IMPORTS, used_fields
+from penstock.execute.codegen.program import DECORATOR, head, one_turn, used_fields
 from penstock.execute.codegen.source import Source
 from penstock.plan.foresee import Foresight, Site, foresee, growing
 from penstock.plan.ir import Op, Plan, TransactionPlan
 from penstock.plan.pieces import Cut, Piece
 
-_DECORATOR = '@nb.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)'
 _MORE = """
 from penstock.schedule import atomics as a_
 from penstock.schedule import explore as x_
@@ -56,16 +54,12 @@ def generate_work(plan: Plan, layout: Layout, *, cut: bool) -> str:
 
 def _module(plan: Plan, functions: tuple[tuple[str, str, Callable[[Source], None]], ...], helpers: str = "") -> str:
     names = ", ".join(a.name for a in parallel_arguments(plan))
-    out = Source()
-    out.text(IMPORTS)
-    out.text(_MORE)
-    for name, udf in plan.udfs:
-        out.text(source.udf_wrapper(name, source.fingerprint(udf.function)))
+    out = head(plan, _MORE)
     out.text(helpers)
     for function, more, write in functions:
         out.line("")
         out.line("")
-        out.line(_DECORATOR)
+        out.line(DECORATOR)
         out.line(f"def {function}({more}, {names}):")
         with out.indented():
             write(out)
@@ -285,9 +279,9 @@ class _Writer:
             self.load_one(out, site, where)
         out.line("stop = 0")
         self.pieces.foresight = foresight
-        self.body(
+        one_turn(
             out,
-            transaction,
+            self.plan,
             event,
             piece.ops,
             lambda given: self.pieces.piece(out, transaction.block, cut, number, event, given),
@@ -313,36 +307,12 @@ class _Writer:
             self.emitter.block(out, transaction.block, event, given)
             checks.checks(self.emitter, out, transaction.block)
 
-        self.body(out, transaction, event, tuple(transaction.block.walk()), run)
+        one_turn(out, self.plan, event, transaction.block.walk(), run)
         out.line("code[i] = c")
         if any(s.writes for s in foresight.sites):
             out.line("if c != 0:")
             with out.indented():
                 self.load(out, event, foresight, again=True)
-
-    def body(
-        self,
-        out: Source,
-        transaction: TransactionPlan,
-        event: int,
-        ops: tuple[Op, ...],
-        run: Callable[[list[tuple[str, int]]], None],
-    ) -> None:
-        """The one-turn loop of these operations, and what they return."""
-        returns = [name for name, _ in self.plan.program.returns]
-        types = dict(self.plan.program.returns)
-        given = sorted({op.name for op in ops if op.code == "give"}, key=returns.index)
-        for name in given:
-            out.line(f"given{event}_{returns.index(name)} = False")
-            out.line(f"value{event}_{returns.index(name)} = {source.zero(types[name])}")
-        out.line("while True:")
-        with out.indented():
-            run([(n, returns.index(n)) for n in given])
-            for name in given:
-                k = returns.index(name)
-                out.line(f"o{k}[i] = value{event}_{k}")
-                out.line(f"h{k}[i] = given{event}_{k}")
-            out.line("break")
 
     def load(self, out: Source, event: int, foresight: Foresight, *, again: bool) -> None:
         """What the event sees of each record, to its own entry."""
@@ -466,12 +436,3 @@ def turns(ops: dict[int, Op], event: int, loop: int) -> str:
     names = [f"at{event}_{ops[a].name}" for a in ops[loop].args]
     lengths = [f"np.int64({n}[j + ONE] - {n}[j])" for n in names]
     return lengths[0] if len(lengths) == 1 else f"min({', '.join(lengths)})"
-
-
-def lanes_of(plan: Plan) -> list[tuple[str, Type]]:
-    """The arrays that hold versions, and what they hold."""
-    return [
-        (f"w{n}_{k}", column.type)
-        for n, table in enumerate(plan.program.tables)
-        for k, column in enumerate(table.values)
-    ]

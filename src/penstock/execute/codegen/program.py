@@ -16,6 +16,8 @@ graves, free, rows, slots used).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from penstock.execute.codegen import ahead, checks, source, undo
 from penstock.execute.codegen.emitter import Emitter
 from penstock.execute.codegen.layout import (
@@ -29,7 +31,7 @@ from penstock.execute.codegen.layout import (
     table_arguments,
 )
 from penstock.execute.codegen.source import Source
-from penstock.plan.ir import Plan, TransactionPlan
+from penstock.plan.ir import Op, Plan, TransactionPlan
 
 IMPORTS = """\
 import numba as nb
@@ -78,6 +80,26 @@ def used_fields(plan: Plan) -> dict[str, set[str]]:
     for transaction in plan.transactions:
         used[transaction.event] |= {op.name for op in transaction.block.walk() if op.code in ("field", "list")}
     return used
+
+
+def one_turn(
+    out: Source, plan: Plan, event: int, ops: Iterable[Op], run: Callable[[list[tuple[str, int]]], None]
+) -> None:
+    """The one-turn loop around these operations, which `run` writes, and what they return."""
+    returns = [name for name, _ in plan.program.returns]
+    types = dict(plan.program.returns)
+    given = sorted({op.name for op in ops if op.code == "give"}, key=returns.index)
+    for name in given:
+        out.line(f"given{event}_{returns.index(name)} = False")
+        out.line(f"value{event}_{returns.index(name)} = {source.zero(types[name])}")
+    out.line("while True:")
+    with out.indented():
+        run([(n, returns.index(n)) for n in given])
+        for name in given:
+            k = returns.index(name)
+            out.line(f"o{k}[i] = value{event}_{k}")
+            out.line(f"h{k}[i] = given{event}_{k}")
+        out.line("break")
 
 
 class InPlace:
@@ -168,22 +190,11 @@ class InPlace:
             word = "elif"
 
     def transaction(self, out: Source, transaction: TransactionPlan, event: int) -> None:
-        emitter = self.emitter
-        returns = [name for name, _ in self.plan.program.returns]
-        given = sorted({op.name for op in transaction.block.walk() if op.code == "give"}, key=returns.index)
-        types = dict(self.plan.program.returns)
-        for name in given:
-            out.line(f"given{event}_{returns.index(name)} = False")
-            out.line(f"value{event}_{returns.index(name)} = {source.zero(types[name])}")
-        out.line("while True:")
-        with out.indented():
-            emitter.block(out, transaction.block, event, [(n, returns.index(n)) for n in given])
-            checks.checks(emitter, out, transaction.block)
-            for name in given:
-                k = returns.index(name)
-                out.line(f"o{k}[i] = value{event}_{k}")
-                out.line(f"h{k}[i] = given{event}_{k}")
-            out.line("break")
+        def run(given: list[tuple[str, int]]) -> None:
+            self.emitter.block(out, transaction.block, event, given)
+            checks.checks(self.emitter, out, transaction.block)
+
+        one_turn(out, self.plan, event, transaction.block.walk(), run)
 
     def undo(self, out: Source) -> None:
         """Take back, newest first, what the log says."""
