@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,27 @@ from penstock.schedule.conduct import Conductor
 from penstock.schedule.policy import Conducted, Policy
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked for with a batch, besides its events."""
+
+    id: int | None = None
+    source: str | None = None
+    offsets: str | None = None
+    watermark: int | None = None
+    flush: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A batch that has run, but has not happened until it is committed."""
+
+    asked: Asked
+    outcomes: pa.Table
+    stored: Any  # the store's
+    report: BatchReport
+
+
 class Database:
     """An app's tables, open for transactions. Made by `app.open()`; any thread may read, one at a time writes."""
 
@@ -59,6 +80,7 @@ class Database:
         self._tables, self.recovered = self._store.recover()
         self._version = self.recovered.version
         self._view: View | None = None
+        self._ahead: Prepared | None = None  # memory is ahead of what has happened by this one batch
 
     # -- writing ----------------------------------------------------------------------------
 
@@ -79,36 +101,26 @@ class Database:
         runs all that is held. source: names the stream whose batches, numbered from 0 without gaps, have these ids;
         offsets: what of the stream this batch is.
         """
+        asked = Asked(id, source, offsets, watermark, flush)
         with self._gate.writing():
             stored = None if id is None else self._stored(id, source, offsets)
             if stored is not None:
                 return stored
-            watch = Stopwatch()
-            arrived = intake.events(self.program, batch)
-            watch.ends("intake")
-            arrived, late, stream = self._release(arrived, watermark, flush)
-            if source is not None:
-                stream = self._fed(stream, source, offsets, flush)
-            ordered = order(self.program, arrived, late)
-            watch.ends("order")
-            lanes = self._kernel.encode(self._tables, ordered)
-            watch.ends("encode")
-            version = self.version + 1
-            with self._gate.whole():
-                running = self._kernel.begin(self._tables, ordered, lanes, version)
-                conducted = self._conductor.run(running, policy or self._policy)
-                result = running.result
-                watch.ends("execute")
-                out = self._outcomes.table(ordered, result, self._tables.strings, version)
-                watch.ends("publish")
-                self._store.commit(self._tables, ran(arrived, late), out, stream, id)
-                self._version = version
-                watch.ends("commit")
-                self.last_batch = report = self._report(conducted, result, ordered, watch)
-                self._tables.end_batch()
-            self._store.snapshot_if_due(self._tables)
-        observe.publish(report)
-        return out
+            if self._ahead is not None and self._ahead.asked != asked:
+                self._go_back()
+            prepared, self._ahead = self._ahead or self._prepare(batch, policy or self._policy, asked), None
+            self._commit(prepared)
+        observe.publish(prepared.report)
+        return prepared.outcomes
+
+    def run_ahead(
+        self, batch: Any, id: int, *, source: str, offsets: str | None = None, watermark: int | None = None
+    ) -> None:
+        """Do all of the batch that is expected next, but for making it happen, which `run` does when it is asked for
+        just that. Whatever comes instead first puts memory back to what has happened. Readers see nothing of it."""
+        with self._gate.writing():
+            if self._store.can_go_back and self._ahead is None:
+                self._ahead = self._prepare(batch, self._policy, Asked(id, source, offsets, watermark))
 
     def warm(self) -> None:
         """Compile what the adaptive policy may choose, now and not when it is first worth it."""
@@ -118,6 +130,7 @@ class Database:
         """Fill a table: rows or an Arrow table. A key that is there already is refused."""
         definition = self._definition(table)
         with self._gate.writing():
+            self._go_back()
             found = intake.rows(definition, rows)
             state = self._tables[definition.name]
             there = state.rows_of(state.keys_of(found, self._tables.strings)) >= 0
@@ -149,11 +162,13 @@ class Database:
     def view(self, version: int | None = None) -> View:
         """All tables as of one version."""
         with self._gate.reading():
-            if version is None or version == self.version:
-                if self._view is None or self._view.version != self.version:
-                    self._view = View(self.version, self._tables.arrow())
+            version = self.version if version is None else version
+            if self._view is not None and self._view.version == version:
                 return self._view
-            if not 0 <= version < self.version:
+            if version == self.version and self._ahead is None:
+                self._view = View(version, self._tables.arrow())
+                return self._view
+            if not 0 <= version <= self.version:
                 raise StateError(f"app '{self.program.name}' has no version {version}; the last is {self.version}")
         return self._store.view(version)
 
@@ -199,6 +214,7 @@ class Database:
         if policy.scheme != "graph":
             return f"{policy.name}: no graph is built\n"
         with self._gate.writing():
+            self._go_back()
             ordered = order(self.program, intake.events(self.program, batch))
             lanes = self._kernel.encode(self._tables, ordered)
             with self._gate.whole():
@@ -217,7 +233,9 @@ class Database:
         with self._gate.closing() as was_open:
             if was_open:
                 self._conductor.close()
-                self._store.close(None if self._gate.broken else self._tables)
+                if self._ahead is not None:
+                    self._store.forget(self._ahead.stored)
+                self._store.close(None if self._gate.broken or self._ahead is not None else self._tables)
 
     def __enter__(self) -> Database:
         return self
@@ -227,39 +245,83 @@ class Database:
 
     # -- inside -----------------------------------------------------------------------------
 
+    def _prepare(self, batch: Any, policy: Policy, asked: Asked) -> Prepared:
+        """A batch run, and on disk; but it has not happened yet."""
+        watch = Stopwatch()
+        arrived = intake.events(self.program, batch)
+        watch.ends("intake")
+        arrived, late, stream = self._release(arrived, asked)
+        ordered = order(self.program, arrived, late)
+        watch.ends("order")
+        lanes = self._kernel.encode(self._tables, ordered)
+        watch.ends("encode")
+        version = self.version + 1
+        with self._gate.whole():
+            running = self._kernel.begin(self._tables, ordered, lanes, version)
+            conducted = self._conductor.run(running, policy)
+            result = running.result
+            watch.ends("execute")
+            out = self._outcomes.table(ordered, result, self._tables.strings, version)
+            watch.ends("publish")
+            stored = self._store.prepare(self._tables, ran(arrived, late), out, stream, asked.id)
+            watch.ends("commit")
+            report = self._report(version, conducted, result, ordered, stream, watch)
+            self._tables.end_batch()
+        return Prepared(asked, out, stored, report)
+
+    def _commit(self, prepared: Prepared) -> None:
+        begun = time.perf_counter()
+        with self._gate.whole():
+            self._store.commit(prepared.stored)
+        self.last_batch, self._version = prepared.report, prepared.report.version
+        prepared.report.seconds["commit"] += time.perf_counter() - begun
+        self._store.snapshot_if_due(self._tables)
+
+    def _go_back(self) -> None:
+        """Memory as of the last batch that has happened: what ran ahead of it is forgotten."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            with self._gate.whole():
+                self._store.forget(ahead.stored)
+                self._tables, _ = self._store.recover()
+
     def _stored(self, id: int, source: str | None, offsets: str | None) -> pa.Table | None:
         if source is not None:
             self._store.refuse_foreign(id, source, offsets)
         return self._store.outcomes(id)
 
-    def _release(
-        self, arrived: list[Arrived], watermark: int | None, flush: bool
-    ) -> tuple[list[Arrived], list[Any] | None, Stream]:
+    def _release(self, arrived: list[Arrived], asked: Asked) -> tuple[list[Arrived], list[Any] | None, Stream]:
         """What of the batch, and of what was held back, runs now; which of it is late; what the stream keeps."""
-        before = self._store.stream
-        if watermark is None and not flush and not before.waiting.held:
-            return arrived, None, before
-        released = release(self.program, arrived, before.waiting, watermark or 0, flush=flush)
-        return released.arrived, released.late, replace(before, waiting=released.waiting)
+        late, stream = None, self._store.stream
+        if asked.watermark is not None or asked.flush or stream.waiting.held:
+            released = release(self.program, arrived, stream.waiting, asked.watermark or 0, flush=asked.flush)
+            arrived, late, stream = released.arrived, released.late, replace(stream, waiting=released.waiting)
+        if asked.source is not None and asked.flush:
+            stream = replace(stream, source=asked.source, drained=self.version + 1)
+        elif asked.source is not None:
+            stream = replace(stream, source=asked.source, offsets=asked.offsets)
+        return arrived, late, stream
 
-    def _fed(self, stream: Stream, source: str, offsets: str | None, flush: bool) -> Stream:
-        """The stream after the batch that `source` feeds now: one of its own numbers, or its end."""
-        if flush:
-            return replace(stream, source=source, drained=self.version + 1)
-        return replace(stream, source=source, offsets=offsets)
-
-    def _report(self, conducted: Conducted, result: Result, ordered: Ordered, watch: Stopwatch) -> BatchReport:
+    def _report(
+        self,
+        version: int,
+        conducted: Conducted,
+        result: Result,
+        ordered: Ordered,
+        stream: Stream,
+        watch: Stopwatch,
+    ) -> BatchReport:
         counts = np.bincount(result.code, minlength=1)
         late = 0 if ordered.late is None else int(ordered.late.sum())
         reasons = self._kernel.layout.reasons
         return BatchReport(
-            version=self.version,
+            version=version,
             policy=conducted.name,
             why=conducted.why,
             events=int(result.code.size),
             committed=int(counts[0]) - late,
             late=late,
-            held=self.held,
+            held=stream.waiting.count,
             aborted={reasons[code - 1]: int(n) for code, n in enumerate(counts) if code and n},
             changes=self._tables.dirty_count(),
             seconds=watch.seconds,

@@ -1,9 +1,9 @@
 """A durable database survives SIGKILL: at every file operation of a small job, and at random moments.
 
-The job runs batches of a bank with transfers, inserts and deletes, over two openings, in both ways to log. It
-acknowledges each batch after `run` returned. The reference, run beside it, knows what every prefix of the batches
-leaves. After the kill the directory must hold exactly one of those prefixes, with every acknowledged batch in it
-and at most one more; replaying all ids then must end where the reference ends.
+The job runs batches of a bank with transfers, inserts and deletes, over two openings, in both ways to log, and ahead of
+what is asked. It acknowledges each batch after `run` returned. The reference, run beside it, knows what every prefix of
+the batches leaves. After the kill the directory must hold exactly one of those prefixes, with every acknowledged batch
+in it and at most one more; replaying all ids then must end where the reference ends.
 """
 
 from __future__ import annotations
@@ -105,20 +105,30 @@ def prefixes() -> Prefixes:
     return Prefixes()
 
 
-def open_db(path: Path, log: str, disk: Disk | None = None, background: bool = False) -> Any:
+# "ahead": a stream whose next batch is run before it is asked for, and every third time another one is asked for.
+WAYS = ["changes", "input", "ahead"]
+
+
+def open_db(path: Path, way: str, disk: Disk | None = None, background: bool = False) -> Any:
+    log = "changes" if way == "ahead" else way
     return bank.open(path, log=log, retain=3, snapshot_every=2, background=background, disk=disk)
 
 
 def job(
-    path: Path, log: str, acknowledge: Callable[[int], object], disk: Disk | None = None, background: bool = False
+    path: Path, way: str, acknowledge: Callable[[int], object], disk: Disk | None = None, background: bool = False
 ) -> None:
     for stop in (REOPEN_AT, BATCHES):
-        with open_db(path, log, disk, background) as db:
+        with open_db(path, way, disk, background) as db:
             if db.table(Account).num_rows == 0:
                 db.load(Account, ROWS)
             for k in range(db.version, stop):
-                db.run(batch(k), id=k)
+                if way == "ahead":
+                    expected = k + (k % 3 == 0)
+                    db.run_ahead(batch(expected), id=k, source="s", offsets=str(expected))
+                db.run(batch(k), id=k, source="s" if way == "ahead" else None, offsets=str(k))
                 acknowledge(k + 1)
+            if way == "ahead":
+                db.run_ahead(batch(stop), id=stop, source="s")
 
 
 def killed(
@@ -143,8 +153,8 @@ def killed(
     return os.WIFSIGNALED(status), said[-1] if said else 0
 
 
-def check(path: Path, log: str, acknowledged: int, prefixes: Prefixes) -> None:
-    with open_db(path, log) as db:
+def check(path: Path, way: str, acknowledged: int, prefixes: Prefixes) -> None:
+    with open_db(path, way) as db:
         assert acknowledged <= db.version <= acknowledged + 1
         found = db.table(Account)
         if db.version or found.num_rows:
@@ -158,37 +168,37 @@ def check(path: Path, log: str, acknowledged: int, prefixes: Prefixes) -> None:
         assert_same_tables(db.table(Account), prefixes.tables[BATCHES], ["id"])
 
 
-@pytest.mark.parametrize("log", ["changes", "input"])
-def test_killed_at_every_file_operation(log: str, folder: Path, prefixes: Prefixes) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_killed_at_every_file_operation(way: str, folder: Path, prefixes: Prefixes) -> None:
     at = 0
     while True:
         at += 1
         path = folder / f"state{at}"
-        was_killed, acknowledged = killed(path, lambda ack, p=path, k=at: job(p, log, ack, Killing(k)))
+        was_killed, acknowledged = killed(path, lambda ack, p=path, k=at: job(p, way, ack, Killing(k)))
         if not was_killed:
             assert acknowledged == BATCHES
             break
-        check(path, log, acknowledged, prefixes)
+        check(path, way, acknowledged, prefixes)
         shutil.rmtree(path)
     # Loads, commits, snapshots, pruning, two openings: fewer operations would mean that the hook missed most.
     assert at > 100
 
 
-@pytest.mark.parametrize("log", ["changes", "input"])
-def test_killed_at_random_moments_with_snapshots_in_the_background(log: str, folder: Path, prefixes: Prefixes) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_killed_at_random_moments_with_snapshots_in_the_background(way: str, folder: Path, prefixes: Prefixes) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
     begun = time.perf_counter()
-    assert killed(folder / "whole", lambda ack: job(folder / "whole", log, ack, background=True)) == (False, BATCHES)
+    assert killed(folder / "whole", lambda ack: job(folder / "whole", way, ack, background=True)) == (False, BATCHES)
     whole = time.perf_counter() - begun
     kills = 0
     for n in range(25):
         path = folder / f"state{n}"
         after = rng.random() * whole
-        was_killed, acknowledged = killed(path, lambda ack, p=path: job(p, log, ack, background=True), after)
+        was_killed, acknowledged = killed(path, lambda ack, p=path: job(p, way, ack, background=True), after)
         kills += was_killed
         if not was_killed:
             whole *= 0.8  # the machine has become faster since that was measured
-        check(path, log, acknowledged, prefixes)
+        check(path, way, acknowledged, prefixes)
     assert kills > 5

@@ -9,8 +9,9 @@ from test_kills import newest
 from test_stream import NOW, assert_as_reference, bank, direct, events, finish, outcomes_in, put_cut, state_of
 
 import penstock as ps
+from penstock.engine import Database
 from penstock.publish.files import OutcomeFiles
-from penstock.spark.direct import Ahead, spans
+from penstock.spark.direct import Ahead, Spans, following, spans
 from penstock.spark.files import Listed
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
@@ -95,6 +96,51 @@ def test_a_list_that_lacks_a_file_says_nothing(tmp_path: Path) -> None:
     source = Listed("Transfer", str(tmp_path), str(tmp_path / "Transfer.jsonl"), 1)
     Path(source.known).write_text('"one.parquet"\n"two.par')
     assert Ahead().take(bank.program, (source,), {"Transfer": (1, 2)}) is None
+
+
+@pytest.mark.parametrize(
+    ("done", "coming", "coming_if_all_listed"),
+    [
+        ({"Transfer": (0, 2), "Deposit": (0, 1)}, {"Transfer": (2, 4), "Deposit": (1, 2)}, None),
+        ({"Transfer": (2, 4), "Deposit": (1, 2)}, None, {"Transfer": (4, 5), "Deposit": (2, 2)}),
+        ({"Transfer": (4, 5), "Deposit": (2, 2)}, None, None),
+    ],
+)
+def test_the_next_batch_where_it_is_certain(
+    tmp_path: Path, done: Spans, coming: Spans | None, coming_if_all_listed: Spans | None
+) -> None:
+    """New files may come before Spark looks, so a share that is not full yet may still become so."""
+    sources = []
+    for event, share, files in (("Transfer", 2, 5), ("Deposit", 1, 2)):
+        sources.append(Listed(event, str(tmp_path), str(tmp_path / f"{event}.jsonl"), share))
+        Path(sources[-1].known).write_text("".join(f'"{k}.parquet"\n' for k in range(files)))
+    assert following(tuple(sources), done, all_listed=False) == coming
+    assert following(tuple(sources), done, all_listed=True) == (coming_if_all_listed or coming)
+    everything = Listed("Transfer", str(tmp_path), sources[0].known, None)
+    assert following((everything,), {"Transfer": (0, 2)}, all_listed=True) is None
+
+
+@pytest.mark.parametrize("guess", ["right", "wrong"])
+def test_the_next_batch_is_run_while_spark_plans(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guess: str
+) -> None:
+    """And where Spark plans otherwise than was thought, what ran has not happened."""
+    some = events(8, 60, disorder=5)
+    put_cut(tmp_path, some, 6)
+    state = state_of(tmp_path)
+    ran, prepared = Database.run_ahead, []
+
+    def run_ahead(database: Database, *args: Any, **named: Any) -> None:
+        ran(database, *args, **named)
+        prepared.append(database._ahead)
+
+    monkeypatch.setattr(Database, "run_ahead", run_ahead)
+    if guess == "wrong":
+        # The same files once more.
+        monkeypatch.setattr("penstock.spark.direct.following", lambda sources, done, **_: done)
+    finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", watermark=10, trigger=NOW))
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+    assert len(prepared) == (5 if guess == "right" else 6) and None not in prepared
 
 
 def test_without_notes_the_job_is_run(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,6 +121,7 @@ def kill_loop(root: Path, log: str, sources: str, seed: int, kills: int, files: 
     # Spark's own file source lists a file before it notes the batch: a kill in between puts two into the next batch,
     # and after some of these it is so far ahead of the other source that what comes from there is late.
     late = set(out.filter(pc.equal(out["status"], "late"))["id"].to_pylist())
+    assert sources == "mixed" or not late
     ran = [e for e in some if e.values["id"] not in late]
     assert_as_reference(ran, state, out.filter(pc.not_equal(out["status"], "late")))
     print(f"{killed} kills, {len(some)} events, of which {len(late)} were late")

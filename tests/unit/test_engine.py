@@ -340,6 +340,81 @@ def test_reopening_finds_the_same_tables(tmp_path: Path, log: str, snapshot_ever
         assert (contents(db), db.version) == (after, version + 1)
 
 
+# -- batches that are run before they are asked for -------------------------------------------------
+
+
+def ask(db: Any, k: int, watermark: int | None = None) -> pa.Table:
+    return db.run(transfers(10 * k), id=k, source="s", offsets=str(k), watermark=watermark)
+
+
+def expect(db: Any, k: int, what: int, watermark: int | None = None) -> None:
+    """Run batch `what` ahead, under the number k."""
+    db.run_ahead(transfers(10 * what), id=k, source="s", offsets=str(what), watermark=watermark)
+
+
+@pytest.mark.parametrize("watermark", [None, 5])
+def test_a_batch_run_ahead_is_the_batch(tmp_path: Path, watermark: int | None) -> None:
+    """As expected, not as expected, or not expected: it makes no difference."""
+    plain, ahead = bank.open(tmp_path / "plain"), bank.open(tmp_path / "ahead", snapshot_every=3)
+    for db in (plain, ahead):
+        db.load(Account, ACCOUNTS)
+    for k in range(12):
+        if k % 4 < 3:
+            expect(ahead, k, k if k % 4 < 2 else k + 1, watermark)
+        assert_same_outcomes(ask(ahead, k, watermark), ask(plain, k, watermark))
+        assert ahead.held == plain.held
+        assert contents(ahead) == contents(plain)
+    expect(ahead, 12, 12, watermark)
+    ahead.close()  # it was never asked for
+    with bank.open(tmp_path / "ahead") as again:
+        assert contents(again) == contents(plain)
+        assert again.held == plain.held
+    plain.close()
+
+
+def test_what_runs_ahead_has_not_happened(tmp_path: Path) -> None:
+    with bank.open(tmp_path / "it") as db:
+        db.load(Account, ACCOUNTS)
+        ask(db, 0)
+        before = contents(db)
+        heard: list[Any] = []
+        ps.observe.subscribe(heard.append)
+        try:
+            expect(db, 1, 1)
+            assert (db.version, db.last_batch.version, db.stored(1), heard) == (1, 1, None, [])
+            assert contents(db) == before
+            db._view = None  # nor if the view has to be made
+            assert contents(db) == before
+            ask(db, 1)
+            assert [report.version for report in heard] == [2]
+            assert contents(db) != before
+        finally:
+            ps.observe.unsubscribe(heard.append)
+
+
+def test_a_load_and_an_explanation_take_no_notice_of_what_ran_ahead(tmp_path: Path) -> None:
+    with bank.open(tmp_path / "it") as db, bank.open() as other:
+        for one in (db, other):
+            one.load(Account, ACCOUNTS)
+        expect(db, 0, 0)
+        assert db.explain(transfers(0), ps.Policy()) == other.explain(transfers(0), ps.Policy())
+        expect(db, 0, 0)
+        for one in (db, other):
+            one.load(Account, [{"id": "new"}])
+        assert contents(db) == contents(other)
+        assert_same_outcomes(ask(db, 0), ask(other, 0))
+
+
+@pytest.mark.parametrize("log", ["input", None])
+def test_only_a_log_of_changes_runs_ahead(tmp_path: Path, log: str | None) -> None:
+    with bank.open(tmp_path / "it", log=log) if log else bank.open() as db:
+        db.load(Account, ACCOUNTS)
+        before = contents(db)
+        expect(db, 0, 0)
+        db.load(Account, [{"id": "new"}])  # a database in memory could not go back
+        assert contents(db)["Account"][:20] == before["Account"]
+
+
 def test_the_log_may_change_between_openings(tmp_path: Path) -> None:
     for k, log in enumerate(["changes", "input", "changes", "input"]):
         with bank.open(tmp_path, log=log) as db:

@@ -26,6 +26,7 @@ import os
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,15 @@ from penstock.errors import StateError
 # Unless the opener says otherwise: how many versions stay readable, and how many batches lie between two snapshots.
 RETAIN = 100
 SNAPSHOT_EVERY = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A commit that is on disk, but not yet under the name that makes it one."""
+
+    seq: int
+    file: Path
+    entry: Entry
 
 
 class Journal:
@@ -139,23 +149,44 @@ class Journal:
 
     def commit(self, header: dict[str, Any], parts: dict[str, pa.Table]) -> None:
         """Durable on return. `header` says kind ("batch" | "load") and id, and what else the caller wants back."""
+        self.finish(self.prepare(header, parts))
+
+    def prepare(self, header: dict[str, Any], parts: dict[str, pa.Table]) -> Prepared:
+        """All of the next commit but its name: it has not happened, and does not, unless `finish` is called."""
         lock = self._writer()
         seq = self.seq + 1
         stamped = self._stamp(header, seq)
         pieces = encode(stamped, parts)
-        making, final = self.path / LOG / f"{seq:012d}.{lock.tag}.open", segment_path(self.path, seq)
+        prepared = Prepared(
+            seq,
+            self.path / LOG / f"{seq:012d}.{lock.tag}.open",
+            Entry(stamped["version"], stamped["id"], stamped["last_id"], sum(map(len, pieces))),
+        )
         with self._breaking():
             try:
-                self._disk.write_new(making, pieces)
+                self._disk.write_new(prepared.file, pieces)
+            except BaseException:
+                self.forget(prepared)
+                raise
+        return prepared
+
+    def finish(self, prepared: Prepared) -> None:
+        """Durable on return."""
+        lock, seq = self._writer(), prepared.seq
+        with self._breaking():
+            try:
                 lock.verify()
-                self._link(making, final)
+                self._link(prepared.file, segment_path(self.path, seq))
             finally:
-                with suppress(FileNotFoundError):
-                    self._disk.unlink(making)
+                self.forget(prepared)
             self._disk.fsync_dir(self.path / LOG)
             self._disk.overwrite(self.path / HEAD, head_bytes(seq))
-        entry = Entry(stamped["version"], stamped["id"], stamped["last_id"], sum(map(len, pieces)))
-        self._index.add(seq, entry)
+        self._index.add(seq, prepared.entry)
+
+    def forget(self, prepared: Prepared) -> None:
+        """What was prepared is not to happen; or has, under its own name."""
+        with suppress(FileNotFoundError):
+            self._disk.unlink(prepared.file)
 
     def recover(self, upto: int | None = None, *, oldest: bool = False, skip: Collection[str] = ()) -> Recovery:
         """The newest state, or that of version `upto`: a base and the segments after it, without the parts to skip.

@@ -32,6 +32,8 @@ _KEPT_IN_MEMORY = 100
 class Memory:
     """Nothing outlives the process; outcomes are kept for a while."""
 
+    can_go_back = False
+
     def __init__(self, program: Program) -> None:
         self._app = program.name
         self._tables = Tables(program)
@@ -47,14 +49,20 @@ class Memory:
     def outcomes(self, id: int) -> pa.Table | None:
         return self._outcomes.get(id)
 
-    def commit(
+    def prepare(
         self, tables: Tables, arrived: list[Arrived], outcomes: pa.Table, stream: Stream, id: int | None
-    ) -> None:
-        self.stream = stream
+    ) -> Any:
+        return outcomes, stream, id
+
+    def commit(self, prepared: Any) -> None:
+        outcomes, self.stream, id = prepared
         if id is not None:
             self._outcomes[id] = outcomes
             while len(self._outcomes) > _KEPT_IN_MEMORY:
                 del self._outcomes[next(iter(self._outcomes))]
+
+    def forget(self, prepared: Any) -> None:
+        pass
 
     def load(self, table: TableDef, rows: pa.Table) -> None:
         pass
@@ -150,13 +158,25 @@ class Durable:
                 f"for batch {expected}: they do not belong together; restore the one that is missing"
             )
 
-    def commit(
+    @property
+    def can_go_back(self) -> bool:
+        """Whether memory may be read back from the disk at any time. A log of inputs would have to run them again."""
+        return self._log == "changes"
+
+    def prepare(
         self, tables: Tables, arrived: list[Arrived], outcomes: pa.Table, stream: Stream, id: int | None
-    ) -> None:
+    ) -> Any:
+        """A batch that has run, on disk; it is committed, or forgotten, before anything else is written."""
         parts = replay.input_parts(arrived) if self._log == "input" else replay.changes_parts(tables)
         header = {"kind": "batch", "id": id, **self._plan(), **stream.header()}
-        self._journal.commit(header, {**parts, **stream.parts(), "outcomes": to_log(outcomes)})
-        self.stream = stream
+        return self._journal.prepare(header, {**parts, **stream.parts(), "outcomes": to_log(outcomes)}), stream
+
+    def commit(self, prepared: Any) -> None:
+        self._journal.finish(prepared[0])
+        self.stream = prepared[1]
+
+    def forget(self, prepared: Any) -> None:
+        self._journal.forget(prepared[0])
 
     def load(self, table: TableDef, rows: pa.Table) -> None:
         self._journal.commit({"kind": "load", "id": None}, {f"load:{table.name}": rows})

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from penstock.publish.files import OutcomeFiles, plain
 from penstock.spark import direct, engines, events
+from penstock.spark.direct import Spans
 from penstock.spark.engines import Engine, Opening
 from penstock.spark.files import Listed
 
@@ -40,28 +41,40 @@ class MicroBatch:
     watermark: int | None
     direct: tuple[Listed, ...] = ()  # the sources, if all of them are direct
     alone: str | None = None  # the event, if its DataFrame is the only source
+    all_listed: bool = False  # whether files that come after the start are left to another query: availableNow
     awaits: bool = False  # whether outcomes are written before Spark is told, as where nobody waits for them at the end
 
     def __call__(self, frame: Any, batch_id: int) -> None:
         engine = engines.engine(self.opening)
         self.catch_up(engine, frame.sparkSession)
         database = engine.database
-        source, offsets = query_id(self.opening.path), planned(self.opening.path, batch_id)
+        source, spans = query_id(self.opening.path), self._spans(batch_id)
+        offsets = planned(self.opening.path, batch_id) if spans is None else named(spans)
         out = database.stored(batch_id, source, offsets)
         if out is None:
-            batch = self._events(engine, frame, batch_id)
+            batch = self._events(engine, frame, spans)
             engine.behind.wait()
             out = database.run(batch, id=batch_id, source=source, offsets=offsets, watermark=self.watermark)
         self.publish(engine, out, frame.sparkSession, batch_id)
+        if spans is not None:
+            self._go_on(engine, batch_id + 1, source, spans)
 
-    def _events(self, engine: Engine, frame: Any, batch_id: int) -> dict[str, pa.Table]:
+    def _spans(self, batch_id: int) -> Spans | None:
+        """The batch's files, where all sources are direct and Spark's notes can be read."""
+        return direct.spans(Path(self.opening.path) / CHECKPOINT, batch_id, self.direct) if self.direct else None
+
+    def _events(self, engine: Engine, frame: Any, spans: Spans | None) -> dict[str, pa.Table]:
         program = engine.database.program
-        if self.direct:
-            spans = direct.spans(Path(self.opening.path) / CHECKPOINT, batch_id, self.direct)
-            batch = None if spans is None else engine.ahead.take(program, self.direct, spans)
-            if batch is not None:
-                return batch
-        return events.unpack(program, frame.toArrow(), self.alone)
+        batch = None if spans is None else engine.ahead.take(program, self.direct, spans)
+        return events.unpack(program, frame.toArrow(), self.alone) if batch is None else batch
+
+    def _go_on(self, engine: Engine, batch_id: int, source: str, done: Spans) -> None:
+        """While Spark plans it: the next batch, if it is certain which it will be."""
+        coming = direct.following(self.direct, done, all_listed=self.all_listed)
+        if coming is not None:
+            database, offsets = engine.database, named(coming)
+            run = partial(database.run_ahead, id=batch_id, source=source, offsets=offsets, watermark=self.watermark)
+            engine.ahead.go_on(database.program, self.direct, coming, run)
 
     def drain(self, spark: Any) -> None:
         """Run what is held back, now that all there was has been read."""
@@ -111,4 +124,13 @@ def query_id(state: str) -> str:
 def planned(state: str, batch_id: int) -> str:
     """A fingerprint of Spark's plan of a batch: its offsets, and when it was planned. As long as the checkpoint keeps
     that file, the batch is sent again as it was; without it the same number may get other events."""
-    return hashlib.sha256((Path(state) / CHECKPOINT / "offsets" / str(batch_id)).read_bytes()).hexdigest()[:16]
+    return _fingerprint((Path(state) / CHECKPOINT / "offsets" / str(batch_id)).read_bytes())
+
+
+def named(spans: Spans) -> str:
+    """The same of a batch of direct sources, whose files say all; it is known before Spark's plan is."""
+    return _fingerprint(json.dumps(spans, sort_keys=True).encode())
+
+
+def _fingerprint(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]

@@ -9,11 +9,15 @@ names costs as much as 100,000 events:
 
 A batch that is sent again has the same notes, and so the same files. Notes that are absent, or of another make, answer
 nothing: then the job is run.
+
+What Spark does between two batches takes as long as 100,000 events or more. Meanwhile the next batch, as far as it is
+known, is read and run; when Spark asks for it, it only has to happen (`Database.run_ahead`).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -50,35 +54,77 @@ def _noted(path: Path) -> dict[str, int] | None:
         return None
 
 
+def following(sources: tuple[Listed, ...], done: Spans, *, all_listed: bool) -> Spans | None:
+    """The batch after this one, as Spark will plan it; None where that is not certain, as new files may come first.
+    all_listed: Spark takes no new ones, as with availableNow."""
+    out = {}
+    for source in sources:
+        start, share, known = done[source.event][1], source.files_per_batch, len(source.names())
+        if share is None or (known < start + share and not all_listed):
+            return None
+        out[source.event] = start, min(start + share, known)
+    return out if any(start < end for start, end in out.values()) else None
+
+
 class Ahead:
-    """Reads a batch's files; and while that batch runs, those which come next if Spark goes on as it does."""
+    """Reads the files of a batch and, once Spark is told that it is done, does what can be done of the next."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "penstock-ahead")
         self._coming: dict[tuple[str, ...], Future[pa.Table]] = {}
+        self._running: Future[None] | None = None
 
     def take(self, program: Program, sources: tuple[Listed, ...], wanted: Spans) -> dict[str, pa.Table] | None:
         """The events of a batch; None where the lists lack a file that it names."""
         coming, self._coming = self._coming, {}
+        running, self._running = self._running, None
+        if running is not None:
+            running.result()
+        files = _files(program, sources, wanted)
+        if files is None:
+            return None
         out = {}
-        later: list[tuple[EventDef, tuple[str, ...]]] = []
-        for source in sources:
-            event = next(e for e in program.events if e.name == source.event)
-            start, end = wanted[source.event]
-            known = source.names()
-            if len(known) < end:
-                return None
-            files = source.paths(known[start:end])
-            if files:
-                ready = _had(coming.get(files))
-                out[event.name] = read(event, files) if ready is None else ready
-            if source.files_per_batch is not None and len(known) > end:
-                later.append((event, source.paths(known[end : end + source.files_per_batch])))
-        self._coming = {files: self._pool.submit(read, event, files) for event, files in later}
+        for event, names in files:
+            ready = _had(coming.get(names))
+            out[event.name] = read(event, names) if ready is None else ready
         return out
+
+    def go_on(
+        self,
+        program: Program,
+        sources: tuple[Listed, ...],
+        wanted: Spans,
+        run: Callable[[dict[str, pa.Table]], None],
+    ) -> None:
+        """Read the files of a batch, and run it, while the caller goes on."""
+        files = _files(program, sources, wanted) or []
+        self._coming = {names: self._pool.submit(read, event, names) for event, names in files}
+        coming = {event.name: self._coming[names] for event, names in files}
+
+        def run_if_read() -> None:
+            if all(future.exception() is None for future in coming.values()):
+                run({name: future.result() for name, future in coming.items()})
+
+        self._running = self._pool.submit(run_if_read)
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
+
+
+def _files(
+    program: Program, sources: tuple[Listed, ...], wanted: Spans
+) -> list[tuple[EventDef, tuple[str, ...]]] | None:
+    """The files of each event that has any; None where the lists lack one."""
+    out = []
+    for source in sources:
+        start, end = wanted[source.event]
+        known = source.names()
+        if len(known) < end:
+            return None
+        if end > start:
+            event = next(e for e in program.events if e.name == source.event)
+            out.append((event, source.paths(known[start:end])))
+    return out
 
 
 def _had(coming: Future[pa.Table] | None) -> pa.Table | None:

@@ -67,6 +67,7 @@ def start(
         delay,
         direct=_direct(wanted, opening.path),
         alone=only.name if only else None,
+        all_listed="availableNow" in (trigger or {}),
         awaits=not local,
     )
     for event, source in wanted.items():
