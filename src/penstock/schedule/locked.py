@@ -1,6 +1,6 @@
 """A batch under locks: threads run events on the tables themselves, each under the locks of the records it may reach.
 
-    accesses   which records each event may reach, found in the index                (generated, codegen/parallel.py)
+    accesses   which records each event may reach, found in the index                (generated, codegen/accesses.py)
     claim      what it has to lock                                                   (schedule/locks.py)
     locked     threads take their events in turn, lock, run, unlock                  (generated, codegen/locked.py)
     merge      what the threads listed as written or dead, to the tables

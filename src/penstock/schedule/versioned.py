@@ -20,17 +20,11 @@ import numba as nb
 import numpy as np
 from numba import types
 
+from penstock.execute.codegen.accesses import COUNT, FIND, PLACE
 from penstock.execute.codegen.layout import Argument
-from penstock.execute.codegen.parallel import (
-    COUNT,
-    FIND,
-    PLACE,
-    SAMPLE,
-    generate_state,
-    generate_work,
-    parallel_arguments,
-)
+from penstock.execute.codegen.parallel import generate_state, generate_work, parallel_arguments
 from penstock.execute.codegen.pieces import VERDICT_BITS, cuts, handed
+from penstock.execute.codegen.work import SAMPLE
 from penstock.execute.native import Kernel, Running, load_module, numba_type
 from penstock.plan.foresee import foresee
 from penstock.plan.ir import Plan
