@@ -12,15 +12,16 @@ where the index keeps what; they only say of a record whether it lives.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
-import numba as nb
 import numpy as np
 
 from penstock.execute import steps
 from penstock.execute.codegen.locked import generate_locked
-from penstock.execute.native import LOG_SIZE, Running, load_module, numba_type
+from penstock.execute.native import LOG_SIZE, Running
 from penstock.schedule import atomics, locks
+from penstock.schedule.generated import Generated
 from penstock.schedule.graph import Graph
 from penstock.schedule.locks import Locks
 from penstock.schedule.policy import Policy
@@ -36,11 +37,10 @@ class Locked:
     def __init__(self, versioned: Versioned) -> None:
         self.versioned, self.kernel = versioned, versioned.kernel
         self.wanted = self.kernel.layout.arguments
-        self.source = generate_locked(self.kernel.plan, self.kernel.layout)
         ops = [op for t in self.kernel.plan.transactions for op in t.block.walk()]
         self.mortal = {op.table for op in ops if op.code in ("insert", "ensure", "delete")}
         self.jitter = 0
-        self._module: Any = None
+        self._generated = Generated(self.kernel, self.wanted, (atomics, locks))
         self._logs: list[list[Any]] = []
 
     def run(self, running: Running, policy: Policy, start: int, stop: int) -> dict[str, float]:
@@ -90,13 +90,8 @@ class Locked:
         _merge(batch, lists)
 
     def _function(self, held: Locks) -> Any:
-        if self._module is None:
-            self._module = load_module(self.source, self.kernel.names(), (atomics, locks))
-        function = self._module.locked
-        signature = (nb.typeof(held), nb.types.int64, *(numba_type(a) for a in self.wanted))
-        if signature not in function.overloads:
-            function.compile(signature)
-        return function
+        generate = partial(generate_locked, self.kernel.plan, self.kernel.layout)
+        return self._generated.function("locked", generate, "locked", (held, 0))
 
     def _lists(self, batch: Batch, me: int) -> dict[str, Any]:
         """A thread's own lists of what it wrote and what died, and their counts."""

@@ -16,16 +16,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numba as nb
 import numpy as np
-from numba import types
 
 from penstock.execute.codegen.accesses import COUNT, FIND, PLACE
 from penstock.execute.codegen.layout import Argument
 from penstock.execute.codegen.parallel import generate_state, generate_work, parallel_arguments
 from penstock.execute.codegen.pieces import VERDICT_BITS, cuts, handed
 from penstock.execute.codegen.work import SAMPLE
-from penstock.execute.native import Kernel, Running, load_module, numba_type
+from penstock.execute.native import Kernel, Running
 from penstock.plan.foresee import foresee
 from penstock.plan.ir import Plan
 from penstock.schedule import atomics, explore
@@ -33,6 +31,7 @@ from penstock.schedule import graph as graphs
 from penstock.schedule.chains import chains
 from penstock.schedule.choose import Features
 from penstock.schedule.explain import explain
+from penstock.schedule.generated import Generated
 from penstock.schedule.graph import (
     COMMITTED,
     Graph,
@@ -58,7 +57,6 @@ from penstock.state.table import USED
 
 _CALLED = (atomics, explore, graphs)  # by generated source
 _EXPLORE = {"bfs": explore.BFS, "dfs": explore.DFS, "ready": explore.READY}
-_HANDED: dict[str, Any] = {"hand_i": np.int64, "hand_f": np.float64, "hand_b": np.bool_}
 
 
 class Cuts:
@@ -103,31 +101,28 @@ class Versioned:
         self.jitter = 0
         self.wanted = parallel_arguments(self.plan)
         self.cuts = Cuts(self.plan)
-        self._lanes = [(a.name, dtype(a.type)) for a in self.wanted if a.owner == "version" and a.type is not None]
+        self._lanes, self._handed = (
+            [(a.name, dtype(a.type)) for a in self.wanted if a.owner == owner and a.type is not None]
+            for owner in ("version", "handed")
+        )
         self.sites, self.widths = _widths(self.plan)
-        self._modules: dict[str, Any] = {}
+        self._generated = Generated(kernel, self.wanted, _CALLED)
         self._stamp = 0
 
     # -- compiling --------------------------------------------------------------------------
 
     def function(self, name: str, *graph: Any) -> Any:
         """`accesses` or `install`."""
-        return self._compiled("state", lambda: generate_state(self.plan, self.kernel.layout), name, graph)
+        generate = partial(generate_state, self.plan, self.kernel.layout)
+        return self._generated.function("state", generate, name, graph)
 
     def work(self, cut: bool, graph: Graph, pieces: Pieces, state: explore.State) -> Any:
-        module = "cut" if cut else "whole"
         generate = partial(generate_work, self.plan, self.kernel.layout, cut=cut)
-        return self._compiled(module, generate, "work", (graph, pieces, state, 0))
+        return self._generated.function("cut" if cut else "whole", generate, "work", (graph, pieces, state, 0))
 
-    def _compiled(self, module: str, generate: Callable[[], str], name: str, graph: tuple[Any, ...]) -> Any:
-        """A function of a generated module, compiled for these arguments before the batch's own."""
-        if module not in self._modules:
-            self._modules[module] = load_module(generate(), self.kernel.names(), _CALLED)
-        function = getattr(self._modules[module], name)
-        signature = (*(nb.typeof(g) for g in graph), *(_type(a) for a in self.wanted))
-        if signature not in function.overloads:
-            function.compile(signature)
-        return function
+    def adopt(self, other: Versioned) -> None:
+        """Take over what another has compiled."""
+        self._generated.adopt(other._generated)
 
     # -- one batch --------------------------------------------------------------------------
 
@@ -143,10 +138,6 @@ class Versioned:
     def accesses(self, kind: Any) -> float:
         """Records that an event reaches, on average; lists are taken for one."""
         return float(self.sites[kind[:1024]].mean()) if kind.size else 0.0
-
-    def adopt(self, other: Versioned) -> None:
-        """Take over what another has compiled."""
-        self._modules = self._modules | other._modules
 
     def stamp(self) -> int:
         """A number that no earlier batch used: chains are known by it."""
@@ -182,8 +173,9 @@ class Batch:
             given[name] = self.memory.take(name, self.entries, kind)
         given["mark"] = self.memory.take("mark", self.entries, np.uint8)
         given["rows"] = self.rows
-        for name, values in self.versioned.cuts.handed.items():
-            given[name] = self.memory.take(name, values * self.count, _HANDED[name]).reshape(values, self.count)
+        for name, kind in self.versioned._handed:
+            values = self.versioned.cuts.handed[name]
+            given[name] = self.memory.take(name, values * self.count, kind).reshape(values, self.count)
         given["info"] = self.missing
         given["touched"] = self.missing  # only `work` lists what it touched, each thread in a list of its own
         return [given[a.name] for a in wanted]
@@ -414,12 +406,6 @@ def _widths(plan: Plan) -> tuple[Any, Any]:
             fixed &= not foresight.loops
             widths[numbers[transaction.event]] = len(foresight.sites)
     return widths, widths if fixed else None
-
-
-def _type(argument: Argument) -> Any:
-    if argument.owner == "handed":
-        return types.Array(nb.from_dtype(np.dtype(_HANDED[argument.name])), 2, "C")
-    return numba_type(argument)
 
 
 def spent(threads: int, state: explore.State, wall: float) -> dict[str, float]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from penstock.declare.types import Type
 from penstock.execute.codegen.accesses import Accesses
 from penstock.execute.codegen.install import install
 from penstock.execute.codegen.layout import FIXED, Argument, Layout, event_arguments, out_arguments, table_arguments
@@ -65,5 +66,5 @@ def parallel_arguments(plan: Plan) -> tuple[Argument, ...]:
     for number, event in enumerate(plan.program.events):
         out += event_arguments(plan, number, used[event.name])
     out += [Argument("mark", "version", part="flags"), Argument("rows", "version", part="rows")]
-    out += [Argument(name, "handed", part=name) for name in LANES.values()]
+    out += [Argument(name, "handed", type=Type(kind)) for kind, name in LANES.items()]
     return (*out, *out_arguments(plan))
