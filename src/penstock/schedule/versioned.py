@@ -1,7 +1,8 @@
 """A batch by its graph: every event's view of a record has a place of its own, and threads run what is ready.
 
     accesses   which records each event may reach, found in the index            (generated)
-    link       the chains of the records, and who waits for whom                 (schedule/graph.py)
+    link       the chains of the records                                         (schedule/graph.py)
+    prepare    what threads take, and who waits for whom                         (schedule/cuts.py, schedule/tasks.py)
     work       threads explore the graph and run events on versions              (generated, schedule/explore.py)
     install    the last version of every record, to the tables                   (generated)
 
@@ -21,76 +22,25 @@ import numpy as np
 from penstock.execute.codegen.accesses import COUNT, FIND, PLACE
 from penstock.execute.codegen.layout import Argument
 from penstock.execute.codegen.parallel import generate_state, generate_work, parallel_arguments
-from penstock.execute.codegen.pieces import VERDICT_BITS, cuts, handed
+from penstock.execute.codegen.pieces import VERDICT_BITS
 from penstock.execute.codegen.work import SAMPLE
 from penstock.execute.native import Kernel, Running
 from penstock.plan.foresee import foresee
 from penstock.plan.ir import Plan
 from penstock.schedule import atomics, explore
 from penstock.schedule import graph as graphs
-from penstock.schedule.chains import chains
 from penstock.schedule.choose import Features
+from penstock.schedule.cuts import Cuts
 from penstock.schedule.explain import explain
 from penstock.schedule.generated import Generated
-from penstock.schedule.graph import (
-    COMMITTED,
-    Graph,
-    Memory,
-    Pieces,
-    affected,
-    by_level,
-    deal,
-    depths,
-    empty,
-    gates,
-    link,
-    longest,
-    owners,
-    reaches,
-    shapes,
-    waits,
-)
+from penstock.schedule.graph import COMMITTED, Graph, Memory, Pieces, affected, empty, link, longest, owners
 from penstock.schedule.policy import Policy
+from penstock.schedule.tasks import prepare
 from penstock.schedule.team import Team
 from penstock.state.lanes import dtype
 from penstock.state.table import USED
 
 _CALLED = (atomics, explore, graphs)  # by generated source
-_EXPLORE = {"bfs": explore.BFS, "dfs": explore.DFS, "ready": explore.READY}
-
-
-class Cuts:
-    """The plan's cuts as arrays: shape 0 is a whole event."""
-
-    def __init__(self, plan: Plan) -> None:
-        found = cuts(plan)
-        numbers = {e.name: n for n, e in enumerate(plan.program.events)}
-        shapes_of = [(numbers[t.event], found[t.name]) for t in plan.transactions if t.name in found]
-        self.any = bool(shapes_of)
-        self.handed = handed(plan)
-        self.of_kind = np.zeros(max(1, len(numbers)), np.int64)
-        most = max((len(c.pieces) for _, c in shapes_of), default=1)
-        sites = max((len(p.sites) for _, c in shapes_of for p in c.pieces), default=0) * most
-        self.size = np.ones(len(shapes_of) + 1, np.int64)
-        self.home = np.zeros((len(shapes_of) + 1, max(1, sites)), np.int64)
-        self.decides = np.zeros((len(shapes_of) + 1, most), np.uint8)
-        edges: list[tuple[int, int]] = []
-        starts = [0, 0]
-        for shape, (kind, one) in enumerate(shapes_of, 1):
-            self.of_kind[kind] = shape
-            self.size[shape] = len(one.pieces)
-            for number, piece in enumerate(one.pieces):
-                self.decides[shape, number] = piece.may_abort
-                self.home[shape, list(piece.sites)] = number
-            edges += one.edges
-            starts.append(len(edges))
-        self.edges = np.array(starts, np.int64)
-        self.source = np.array([a for a, _ in edges], np.int64)
-        self.target = np.array([b for _, b in edges], np.int64)
-
-    def pieces(self, *, cautious: bool, **arrays: Any) -> Pieces:
-        fixed = {"size": self.size, "edges": self.edges, "source": self.source, "target": self.target}
-        return Pieces(**arrays, **fixed, decides=self.decides, cautious=np.array([cautious], np.int64))
 
 
 class Versioned:
@@ -180,6 +130,10 @@ class Batch:
         given["touched"] = self.missing  # only `work` lists what it touched, each thread in a list of its own
         return [given[a.name] for a in wanted]
 
+    def split(self, work: Callable[[int, int], None]) -> None:
+        """work(start, stop) over the events, a range a thread."""
+        self.team.split(self.threads, self.count, work)
+
     def _lay_rows(self) -> None:
         """Number the rows of all tables through."""
         sizes = [0, *(t.capacity for t in self.tables)]
@@ -189,8 +143,8 @@ class Batch:
     def run(self, graph: Graph, begun: float) -> dict[str, float]:
         """Explore a graph and put what came of it into the tables; thread-seconds, counted from `begun`."""
         cut = self.policy.unit != "transaction"
-        pieces = self.pieces(graph)
-        state = self.prepare(graph, pieces, self.all)
+        pieces = self.versioned.cuts.pieces(self, graph)
+        state = prepare(self, graph, pieces, self.all)
         self.tasks = pieces.owner.size
         built = time.perf_counter()
         self.work(graph, pieces, state)
@@ -206,8 +160,8 @@ class Batch:
     def explain(self, titles: list[str], record: Callable[[Any, int], str]) -> str:
         """The graph and the schedule of these events, which do not run. record: a table and a row as text."""
         graph = self.graph()
-        pieces = self.pieces(graph)
-        state = self.prepare(graph, pieces, self.all)
+        pieces = self.versioned.cuts.pieces(self, graph)
+        state = prepare(self, graph, pieces, self.all)
 
         def named(entry: int) -> str:
             if graph.record[entry] < 0:
@@ -237,7 +191,7 @@ class Batch:
         accesses = self.versioned.function("accesses", counting, 0, 0, 0)
         if self.versioned.widths is None:
             arguments = self.arguments()
-            self.team.split(self.threads, self.count, lambda a, b: accesses(counting, COUNT, a, b, *arguments))
+            self.split(lambda a, b: accesses(counting, COUNT, a, b, *arguments))
         else:
             first[1:] = self.versioned.widths[self.kind]
         np.cumsum(first, out=first)
@@ -264,7 +218,7 @@ class Batch:
             owners(graph, a, b)
             accesses(graph, FIND, a, b, *arguments)
 
-        self.team.split(self.threads, self.count, find)
+        self.split(find)
         if not self.missing.any():
             return
         full = False
@@ -277,86 +231,6 @@ class Batch:
             self._find(graph, accesses)
         else:
             accesses(graph, PLACE, 0, self.count, *arguments)
-
-    # -- explore ----------------------------------------------------------------------------
-
-    def pieces(self, graph: Graph) -> Pieces:
-        """How the events are cut: not at all, or as far as the plan's cuts go."""
-        cuts = self.versioned.cuts
-        shape = self.memory.zeros("shape", self.count, np.uint8)
-        if self.policy.unit == "transaction" or not cuts.any:
-            numbers = self.memory.take("numbers", self.count + 1)
-            numbers[:] = np.arange(self.count + 1)
-            return cuts.pieces(of=graph.event, first=numbers, owner=numbers[:-1], shape=shape, cautious=False)
-        first = self.memory.take("pieces", self.count + 1)
-        first[0] = 0
-        self.team.split(
-            self.threads, self.count, lambda a, b: shapes(graph, self.kind, cuts.of_kind, cuts.size, shape, first, a, b)
-        )
-        np.cumsum(first, out=first)
-        of, owner = self.memory.take("of", self.entries), self.memory.take("owner", int(first[-1]))
-        cautious = self.policy.on_abort == "eager"
-        found = cuts.pieces(of=of, first=first, owner=owner, shape=shape, cautious=cautious)
-        self.team.split(self.threads, self.count, lambda a, b: deal(graph, found, cuts.home, a, b))
-        return found
-
-    def prepare(self, graph: Graph, pieces: Pieces, active: Any) -> explore.State:
-        """Who waits for whom, in the form that the exploration needs."""
-        how = _EXPLORE[self.policy.explore]
-        if self.policy.unit == "chain" and active is self.all:
-            arrays = self._chains(graph, pieces, how)
-        else:
-            arrays = self._tasks(graph, pieces, active, how)
-        total = arrays.pop("total")
-        return explore.state(self.memory, self.threads, how, self.versioned.jitter, total, **arrays)
-
-    def _tasks(self, graph: Graph, pieces: Pieces, active: Any, how: int) -> dict[str, Any]:
-        """Every piece is a task."""
-        tasks = pieces.owner.size
-        pending = self.memory.take("pending", tasks)
-        arrays: dict[str, Any] = {"pending": pending}
-        if how != explore.BFS:
-            self.team.split(self.threads, self.count, lambda a, b: waits(graph, pieces, active, pending, a, b))
-            if pieces.cautious[0]:
-                undecided = arrays["undecided"] = self.memory.take("undecided", self.count)
-                gate = arrays["gate"] = self.memory.take("gate", tasks)
-                self.team.split(self.threads, self.count, lambda a, b: gates(pieces, undecided, gate, a, b))
-        if how == explore.READY:
-            reach = self.memory.take("reach", tasks)
-            parts: list[int] = []
-            self.team.split(
-                self.threads,
-                self.count,
-                lambda a, b: parts.append(reaches(graph, pieces, self.tails, reach, a, b)),
-            )
-            total = tasks if active is self.all else int((pending >= 0).sum())
-            return arrays | self._by_height(pending, reach, max(parts, default=0)) | {"total": total}
-        depth = self.memory.take("depth", tasks)
-        levels = int(depths(graph, pieces, active, depth, self.memory.take("decided", self.count)))
-        return arrays | self._by_depth(depth, levels)
-
-    def _chains(self, graph: Graph, pieces: Pieces, how: int) -> dict[str, Any]:
-        """Chains are tasks."""
-        found = chains(self.memory, graph, pieces)
-        arrays = {name: getattr(found, name) for name in ("task", "members", "run", "pending")}
-        if how == explore.READY:
-            longest = int(found.height.max(initial=0))
-            return arrays | self._by_height(found.pending, found.height, longest) | {"total": found.pending.size}
-        return arrays | self._by_depth(found.depth, int(found.depth.max(initial=-1)) + 1)
-
-    def _by_depth(self, depth: Any, levels: int) -> dict[str, Any]:
-        order, bounds = self.memory.take("order", depth.size), self.memory.take("bounds", levels + 1)
-        by_level(depth, levels, order, bounds)
-        total = int(bounds[levels])
-        heads, arrived = self.memory.zeros("heads", levels), self.memory.zeros("arrived", levels)
-        return {"order": order[:total], "bounds": bounds, "heads": heads, "arrived": arrived, "total": total}
-
-    def _by_height(self, pending: Any, height: Any, longest: int) -> dict[str, Any]:
-        """The tasks that wait for nothing, the longest path first."""
-        free = np.flatnonzero(pending == 0)
-        bounds, order = self.memory.take("bounds", longest + 2), self.memory.take("order", free.size)
-        by_level(longest - height[free], longest + 1, order, bounds)
-        return {"priority": height, "order": free[order]}
 
     # -- run --------------------------------------------------------------------------------
 
@@ -378,7 +252,7 @@ class Batch:
         active = self.memory.take("active", self.count, np.uint8)
         if affected(graph, pieces, active):
             careful = pieces._replace(cautious=np.ones(1, np.int64))
-            self.work(graph, careful, self.prepare(graph, careful, active))
+            self.work(graph, careful, prepare(self, graph, careful, active))
 
     def settle(self, graph: Graph) -> None:
         """The reasons of events that aborted piece by piece; they return nothing."""
