@@ -74,7 +74,7 @@ class Locked:
     def _work(self, batch: Batch, held: Locks) -> None:
         function = self._function(held)
         while len(self._logs) < batch.threads:
-            self._logs.append([np.zeros(LOG_SIZE, np.int64) for _ in _LOG])
+            self._logs.append(_log(LOG_SIZE))
         lists = [self._lists(batch, me) for me in range(batch.threads)]
 
         def one(me: int) -> None:
@@ -84,9 +84,9 @@ class Locked:
                 given |= zip(_LOG, self._logs[me], strict=True)
                 given["start"] = int(function(held, me, *[given[a.name] for a in self.wanted]))
                 if given["start"] < batch.count:  # only the log can be full
-                    self._logs[me] = [np.zeros(2 * a.size, np.int64) for a in self._logs[me]]
+                    self._logs[me] = _log(2 * self._logs[me][0].size)
 
-        batch.team.each(batch.threads, one)
+        batch.team.each(batch.threads, one, lambda: locks.fail(held))
         _merge(batch, lists)
 
     def _function(self, held: Locks) -> Any:
@@ -123,6 +123,10 @@ class Locked:
             if table.definition.name in self.mortal:
                 rows = table.graves[: table.meta[GRAVES]]
                 hashing.settle(table.slots, table.stored, table.flags, rows)
+
+
+def _log(size: int) -> list[Any]:
+    return [np.zeros(size, np.int64) for _ in _LOG]
 
 
 @kernel

@@ -241,9 +241,11 @@ class Batch:
         arguments = self.arguments()
         place = [a.name for a in self.versioned.wanted].index("touched")
 
+        # Before the threads begin: one that finds no memory would leave the others waiting for it.
+        touched = [np.empty(2 * widest + 2, np.int64) for _ in range(self.threads)]
+
         def one(me: int) -> None:
-            touched = np.empty(2 * widest + 2, np.int64)
-            function(graph, pieces, state, me, *arguments[:place], touched, *arguments[place + 1 :])
+            function(graph, pieces, state, me, *arguments[:place], touched[me], *arguments[place + 1 :])
 
         self.team.each(self.threads, one)
 
