@@ -3,7 +3,10 @@
 Threads give their core away at random moments while they hold locks (jitter), so that on few cores, too, they meet.
 """
 
+import subprocess
+import sys
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,6 +72,50 @@ def test_a_full_log_grows_while_the_locks_are_held(scheme: str) -> None:
         assert {"committed", "aborted"} == set(wanted["status"].to_pylist())
         assert max(log[0].size for log in db._conductor.compiled.locked._logs) > LOG_SIZE
         same_tables(serial, db)
+
+
+# Three threads; the events of one of them fill its log, and there is no memory for a larger one.
+FAIL = """
+import sys
+
+from programs.lists import Buy, lists
+
+from penstock import StateError
+from penstock.schedule import locked
+from penstock.schedule.policy import Policy
+
+make = locked._log
+def scarce(size):
+    if size > locked.LOG_SIZE:
+        raise MemoryError("no more")
+    return make(size)
+locked._log = scarce
+
+for failing in (0, 2):  # the caller's own thread, and another
+    events = []
+    for k in range(30):
+        items = [3, *range(10, 5_000)] if k % 3 == failing else [10, 11]
+        several = {"items": items, "quantities": [-1] * len(items), "prices": [1] * len(items)}
+        events.append(Buy(ts=k, id=k, warehouse="x", **several))
+    with lists.open() as db:
+        try:
+            db.run(events, policy=Policy.locking(sys.argv[1], threads=3))
+        except MemoryError as error:
+            print(error)
+        try:
+            db.run([])
+        except StateError as error:
+            print(error)
+"""
+
+
+@pytest.mark.parametrize("scheme", ORDERED)
+def test_a_thread_that_fails_lets_the_others_end(scheme: str) -> None:
+    """In a process of its own: threads that never end would keep this one from ending, too."""
+    command = [sys.executable, "-c", FAIL, scheme]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120)
+    refused = "a batch of app 'lists' failed half-way; close the database and open it again"
+    assert done.stdout.splitlines() == 2 * ["no more", refused], done.stderr
 
 
 @pytest.mark.long

@@ -136,11 +136,7 @@ class Disk:
 
     def fsync_dir(self, path: Path) -> None:
         with self.step("sync", path):
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            sync_names(path)
 
     # What the stage makes of these steps.
 
@@ -183,6 +179,15 @@ class Disk:
             self.ensure_dir(path.parent)
             return self.ensure_dir(path)
         self.fsync_dir(path.parent)
+
+
+def sync_names(folder: Path) -> None:
+    """What was made, renamed or removed in the directory is durable on return."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _after(buffers: list[memoryview], written: int) -> list[memoryview]:

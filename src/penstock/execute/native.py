@@ -89,10 +89,7 @@ class Kernel:
 
     def _compile(self) -> Any:
         module = load_module(self.source, self.names())
-        signature = tuple(numba_type(a) for a in self.layout.arguments)
-        if signature not in module.kernel.overloads:
-            module.kernel.compile(signature)
-        return module.kernel
+        return compiled(module.kernel, tuple(numba_type(a) for a in self.layout.arguments))
 
     def names(self) -> dict[str, Any]:
         """What generated source refers to and does not import: the udfs, and what one that fails gives."""
@@ -218,6 +215,13 @@ def _event_dtype(argument: Argument) -> Any:
     return np.bool_ if part == "valid" else np.int32
 
 
+def compiled(function: Any, signature: tuple[Any, ...]) -> Any:
+    """The function, compiled for these arguments now: not when a batch calls it."""
+    if signature not in function.overloads:
+        function.compile(signature)
+    return function
+
+
 def numba_type(argument: Argument) -> Any:
     scalar = {"start", "stop", "number"}
     if argument.part in scalar:
@@ -233,7 +237,7 @@ def numba_type(argument: Argument) -> Any:
         element = _element(argument.type)
     elif argument.owner == "event":
         element = nb.from_dtype(np.dtype(_event_dtype(argument)))
-    return types.Array(element, 1, "C", readonly=argument.readonly)
+    return types.Array(element, argument.dimensions, "C", readonly=argument.readonly)
 
 
 def _element(type_: Type) -> Any:

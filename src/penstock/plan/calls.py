@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.declare import objects
 from penstock.declare.types import BOOL, FLOAT, INT, Type
-from penstock.plan import expressions
+from penstock.plan import expressions, names
 from penstock.plan.numbers import compare, negate
 from penstock.plan.values import Val, decimal_type
 
@@ -21,7 +21,7 @@ SUPPORTED = "min, max, abs, len, range, zip, Decimal, ps.abort, ps.require and f
 
 def statement(lo: Lowering, node: ast.Call) -> None:
     """A call for its effect: ps.abort, ps.require, Table.insert."""
-    function = expressions.static(lo, node.func)
+    function = names.static(lo, node.func)
     if function is objects.abort:
         lo.emit("abort", name=_reason(lo, node, _arguments(lo, node, "reason")[0]), node=node)
         lo.dead = True
@@ -35,7 +35,7 @@ def statement(lo: Lowering, node: ast.Call) -> None:
 
 
 def _reason(lo: Lowering, node: ast.Call, found: ast.expr) -> str:
-    text = found.value if isinstance(found, ast.Constant) else expressions.static(lo, found)
+    text = found.value if isinstance(found, ast.Constant) else names.static(lo, found)
     if not isinstance(text, str) or not text:
         lo.body.refuse(node, "a reason is a constant string, so that outcomes can be counted by it")
     return text + ""
@@ -52,7 +52,7 @@ def _arguments(lo: Lowering, node: ast.Call, *names: str) -> list[ast.expr]:
 
 
 def call(lo: Lowering, node: ast.Call) -> Val:
-    function = expressions.static(lo, node.func)
+    function = names.static(lo, node.func)
     if node.keywords:
         lo.body.refuse(node, f"{ast.unparse(node.func)}: named arguments cannot be compiled here")
     if function in (min, max):
@@ -60,7 +60,7 @@ def call(lo: Lowering, node: ast.Call) -> Val:
     if function is abs:
         return negate(lo, expressions.value(lo, _arguments(lo, node, "x")[0]), node, code="abs")
     if function is len:
-        return lo.value("len", INT, expressions.list_field(lo, _arguments(lo, node, "x")[0]), node=node)
+        return lo.value("len", INT, names.list_field(lo, _arguments(lo, node, "x")[0]), node=node)
     if function is Decimal:
         return _decimal_call(lo, node)
     if isinstance(function, objects.Udf):
@@ -92,7 +92,7 @@ def _decimal_call(lo: Lowering, node: ast.Call) -> Val:
         and not isinstance(argument.value, bool)
     ):
         try:
-            return expressions.decimal_constant(lo, Decimal(argument.value), node)
+            return names.decimal_constant(lo, Decimal(argument.value), node)
         except ArithmeticError:
             pass
     lo.body.refuse(node, 'Decimal takes a constant: Decimal("0.05")')
@@ -139,13 +139,13 @@ def iterable(lo: Lowering, node: ast.For) -> tuple[str, tuple[Val, ...], tuple[T
     """What a `for` runs over: (code, arguments, types of a turn's items, step)."""
     match node.iter:
         case ast.Call(func=ast.Name() as name, args=args) if (
-            expressions.static(lo, name) is zip and args and not node.iter.keywords
+            names.static(lo, name) is zip and args and not node.iter.keywords
         ):
-            lists = tuple(expressions.list_field(lo, a) for a in args)
-        case ast.Call(func=ast.Name() as name, args=args) if expressions.static(lo, name) is range:
+            lists = tuple(names.list_field(lo, a) for a in args)
+        case ast.Call(func=ast.Name() as name, args=args) if names.static(lo, name) is range:
             return _range(lo, node.iter, args)
         case ast.Attribute():
-            lists = (expressions.list_field(lo, node.iter),)
+            lists = (names.list_field(lo, node.iter),)
         case _:
             lo.body.refuse(node.iter, "a loop runs over a list field, zip(e.xs, e.ys) or range(n)")
     items = []

@@ -7,17 +7,13 @@ Every function takes the Lowering it adds to. `value` gives a Val, `record` a Re
 from __future__ import annotations
 
 import ast
-import datetime
-import types
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from penstock.declare import objects
 from penstock.declare.body import MISSING
-from penstock.declare.types import BOOL, FLOAT, INT, INT_MAX, INT_MIN, STR, Type, to_python
-from penstock.plan import calls, records
+from penstock.declare.types import BOOL, FLOAT, STR
+from penstock.plan import calls, names, records
 from penstock.plan.numbers import arithmetic, compare, negate
-from penstock.plan.values import RecordRef, Unassigned, Val, decimal_type, scale_of, unscaled
+from penstock.plan.values import RecordRef, Unassigned, Val
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -35,9 +31,9 @@ def any_value(lo: Lowering, node: ast.expr) -> Val | RecordRef:
             return binding
         case ast.Name(id=name) if name in lo.locals:
             lo.body.refuse(node, f"'{name}' may be unassigned here; assign it first")
-        case ast.Subscript() if (table := table_of(lo, node.value)) is not None:
+        case ast.Subscript() if (table := names.table_of(lo, node.value)) is not None:
             return records.locate(lo, table, keys_of(lo, node.slice), node)
-        case ast.Call(func=ast.Attribute(value=base, attr=method)) if (table := table_of(lo, base)) is not None:
+        case ast.Call(func=ast.Attribute(value=base, attr=method)) if (table := names.table_of(lo, base)) is not None:
             return records.method(lo, table, method, node)
         case ast.IfExp():
             return _conditional(lo, node)
@@ -84,17 +80,17 @@ def truth(lo: Lowering, found: Val, node: ast.AST) -> Val:
 def _value(lo: Lowering, node: ast.expr) -> Val:
     match node:
         case ast.Constant():
-            return constant(lo, node.value, node)
+            return names.constant(lo, node.value, node)
         case ast.Name(id=name):
             if name == lo.body.parameter:
                 lo.body.refuse(node, f"'{name}' is not a value; name one of its fields")
-            return global_value(lo, lo.body.lookup(name), name, node)
+            return names.global_value(lo, lo.body.lookup(name), name, node)
         case ast.Attribute():
             return _attribute(lo, node)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)) if (
             number is not True and number is not False
         ):
-            return constant(lo, -number, node)
+            return names.constant(lo, -number, node)
         case ast.UnaryOp(op=ast.USub()):
             return negate(lo, value(lo, node.operand), node)
         case ast.UnaryOp(op=ast.UAdd()):
@@ -121,114 +117,21 @@ def _value(lo: Lowering, node: ast.expr) -> Val:
     )
 
 
+def _attribute(lo: Lowering, node: ast.Attribute) -> Val:
+    if isinstance(node.value, ast.Name) and node.value.id == lo.body.parameter and lo.event is not None:
+        return names.field(lo, node)
+    found = names.static(lo, node)
+    if found is not MISSING:
+        return names.global_value(lo, found, ast.unparse(node), node)
+    return read_column(lo, record_or_self(lo, node.value), node)
+
+
 def _not_a_table(lo: Lowering, base: ast.expr) -> str:
     if isinstance(base, ast.Name) and base.id in lo.locals:
         return f"'{base.id}' is assigned in this body, so here it is not a table; use another name for it"
     if isinstance(base, ast.Name) and base.id != lo.body.parameter and lo.body.lookup(base.id) is MISSING:
         return f"'{base.id}' is not defined"
     return "only tables can be indexed; loop over a list with 'for x in e.xs'"
-
-
-# -- constants and names ------------------------------------------------------------------------
-
-
-def constant(lo: Lowering, found: Any, node: ast.AST) -> Val:
-    match found:
-        case bool():
-            return lo.const(found, BOOL)
-        case int():
-            if not INT_MIN <= found <= INT_MAX:
-                lo.body.refuse(node, f"{found} does not fit in 64 bits")
-            return lo.const(int(found), INT, literal=int(found))
-        case float():
-            return lo.const(float(found), FLOAT)
-        case str():
-            return lo.const(found + "", STR)  # the text itself: str() of an enum would give its name
-        case Decimal():
-            return decimal_constant(lo, found, node)
-        case datetime.datetime():
-            return lo.const(to_python(found, Type("datetime"), where=lo.body.label), Type("datetime"))
-        case datetime.date():
-            return lo.const(found, Type("date"))
-        case None:
-            lo.body.refuse(
-                node, "None is not a value here; a null field aborts when it is used, and Table.get(k) has defaults"
-            )
-    lo.body.refuse(node, f"a constant of type {type(found).__name__} cannot be compiled")
-
-
-def decimal_constant(lo: Lowering, found: Decimal, node: ast.AST) -> Val:
-    if not found.is_finite():
-        lo.body.refuse(node, f"{found} is not a finite decimal")
-    scale = scale_of(found)
-    if scale > 18 or abs(unscaled(found, scale)) >= 10**18:
-        lo.body.refuse(node, f"{found} has more than 18 digits")
-    return lo.const(unscaled(found, scale), decimal_type(scale), literal=found)
-
-
-def global_value(lo: Lowering, found: Any, name: str, node: ast.AST) -> Val:
-    if found is MISSING:
-        lo.body.refuse(node, f"'{name}' is not defined")
-    if isinstance(found, bool | int | float | str | Decimal | datetime.date):
-        return constant(lo, found, node)
-    lo.body.refuse(
-        node,
-        f"'{name}' ({type(found).__name__}) is not a value that can be compiled; "
-        "use int, float, bool, str, Decimal, datetime or date constants",
-    )
-
-
-def table_of(lo: Lowering, node: ast.expr) -> Any:
-    """The table that an expression names, or None."""
-    found = static(lo, node)
-    if not isinstance(found, objects.Table):
-        return None
-    if lo.tables is not None and found.definition not in lo.tables:
-        lo.body.refuse(node, f"table '{found.definition.name}' is declared in another app; declare it in this one")
-    return found.definition
-
-
-def static(lo: Lowering, node: ast.expr) -> Any:
-    """What a dotted name outside the body stands for, or MISSING."""
-    match node:
-        case ast.Name(id=name) if name not in lo.locals and name != lo.body.parameter:
-            return lo.body.lookup(name)
-        case ast.Attribute(value=base, attr=attr):
-            found = static(lo, base)
-            if isinstance(found, types.ModuleType | type | types.SimpleNamespace):
-                return getattr(found, attr, MISSING)
-    return MISSING
-
-
-def _attribute(lo: Lowering, node: ast.Attribute) -> Val:
-    if isinstance(node.value, ast.Name) and node.value.id == lo.body.parameter and lo.event is not None:
-        return field(lo, node)
-    found = static(lo, node)
-    if found is not MISSING:
-        return global_value(lo, found, ast.unparse(node), node)
-    return read_column(lo, record_or_self(lo, node.value), node)
-
-
-def field(lo: Lowering, node: ast.Attribute) -> Val:
-    assert lo.event is not None
-    found = lo.event.field(node.attr)
-    if found is None:
-        names = ", ".join(f.name for f in lo.event.fields)
-        lo.body.refuse(node, f"event '{lo.event.name}' has no field '{node.attr}'; it has {names}")
-    if found.type.kind == "list":
-        lo.body.refuse(node, f"'{node.attr}' is a list; loop over it, or take its len()")
-    may_be_null = node.attr not in (lo.event.order, lo.event.id)
-    type_ = decimal_type(found.type.scale) if found.type.kind == "decimal" else found.type
-    return lo.value("field", type_, node=node, name=node.attr, const=may_be_null)
-
-
-def list_field(lo: Lowering, node: ast.expr) -> Val:
-    match node:
-        case ast.Attribute(value=ast.Name(id=name), attr=attr) if lo.event is not None and name == lo.body.parameter:
-            found = lo.event.field(attr)
-            if found is not None and found.type.kind == "list":
-                return lo.value("list", found.type, node=node, name=attr, const=True)
-    lo.body.refuse(node, "this must be a list field of the event")
 
 
 # -- records ------------------------------------------------------------------------------------
@@ -261,7 +164,7 @@ def read_column(lo: Lowering, found: RecordRef | None, node: ast.Attribute) -> V
 
 def write_column(lo: Lowering, target: ast.Attribute, new: Val) -> None:
     refuse_event(lo, target)
-    if static(lo, target.value) is not MISSING:
+    if names.static(lo, target.value) is not MISSING:
         lo.body.refuse(target, "only columns of records can be changed; keep shared state in a table")
     records.write(lo, record(lo, target.value), target, new)
 
@@ -271,7 +174,7 @@ def write_record(lo: Lowering, found: RecordRef, target: ast.Attribute, new: Val
 
 
 def delete(lo: Lowering, target: ast.expr) -> None:
-    table = table_of(lo, target.value) if isinstance(target, ast.Subscript) else None
+    table = names.table_of(lo, target.value) if isinstance(target, ast.Subscript) else None
     if table is None:
         lo.body.refuse(target, "only records can be deleted: del Account[k]")
     assert isinstance(target, ast.Subscript)
@@ -343,7 +246,7 @@ def _compare(lo: Lowering, node: ast.Compare) -> Val:
 
 
 def _membership(lo: Lowering, node: ast.Compare) -> Val:
-    table = table_of(lo, node.comparators[0])
+    table = names.table_of(lo, node.comparators[0])
     if table is None:
         lo.body.refuse(node, "'in' asks a table: k in Account")
     found = records.contains(lo, table, keys_of(lo, node.left), node)

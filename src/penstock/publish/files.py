@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.commit.disk import sync_names
 from penstock.errors import StateError
 
 
@@ -34,7 +35,7 @@ class OutcomeFiles:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(making, final)
-            _sync_names(final.parent)
+            sync_names(final.parent)
         except OSError as error:
             with suppress(OSError):
                 making.unlink(missing_ok=True)
@@ -42,14 +43,6 @@ class OutcomeFiles:
                 f"outcomes of version {version} cannot be written to {self.path}: {error.strerror or error}; "
                 "the state directory's log has them, and they are written when the query is started again"
             ) from error
-
-
-def _sync_names(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _write(outcomes: pa.Table, file: Any) -> None:

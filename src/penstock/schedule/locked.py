@@ -1,6 +1,6 @@
 """A batch under locks: threads run events on the tables themselves, each under the locks of the records it may reach.
 
-    accesses   which records each event may reach, found in the index                (generated, codegen/parallel.py)
+    accesses   which records each event may reach, found in the index                (generated, codegen/accesses.py)
     claim      what it has to lock                                                   (schedule/locks.py)
     locked     threads take their events in turn, lock, run, unlock                  (generated, codegen/locked.py)
     merge      what the threads listed as written or dead, to the tables
@@ -12,15 +12,16 @@ where the index keeps what; they only say of a record whether it lives.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
-import numba as nb
 import numpy as np
 
 from penstock.execute import steps
 from penstock.execute.codegen.locked import generate_locked
-from penstock.execute.native import LOG_SIZE, Running, load_module, numba_type
+from penstock.execute.native import LOG_SIZE, Running
 from penstock.schedule import atomics, locks
+from penstock.schedule.generated import Generated
 from penstock.schedule.graph import Graph
 from penstock.schedule.locks import Locks
 from penstock.schedule.policy import Policy
@@ -36,11 +37,10 @@ class Locked:
     def __init__(self, versioned: Versioned) -> None:
         self.versioned, self.kernel = versioned, versioned.kernel
         self.wanted = self.kernel.layout.arguments
-        self.source = generate_locked(self.kernel.plan, self.kernel.layout)
         ops = [op for t in self.kernel.plan.transactions for op in t.block.walk()]
         self.mortal = {op.table for op in ops if op.code in ("insert", "ensure", "delete")}
         self.jitter = 0
-        self._module: Any = None
+        self._generated = Generated(self.kernel, self.wanted, (atomics, locks))
         self._logs: list[list[Any]] = []
 
     def run(self, running: Running, policy: Policy, start: int, stop: int) -> dict[str, float]:
@@ -66,7 +66,7 @@ class Locked:
         size = partitions or int(batch.rows[-1])
         held = locks.locks(batch.memory, graph, policy.scheme, batch.threads, size, self.jitter)
         if policy.scheme != "none":
-            batch.team.split(batch.threads, batch.count, lambda a, b: locks.claim(graph, held.claims, partitions, a, b))
+            batch.split(lambda a, b: locks.claim(graph, held.claims, partitions, a, b))
         return held
 
     # -- threads ----------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class Locked:
     def _work(self, batch: Batch, held: Locks) -> None:
         function = self._function(held)
         while len(self._logs) < batch.threads:
-            self._logs.append([np.zeros(LOG_SIZE, np.int64) for _ in _LOG])
+            self._logs.append(_log(LOG_SIZE))
         lists = [self._lists(batch, me) for me in range(batch.threads)]
 
         def one(me: int) -> None:
@@ -84,19 +84,14 @@ class Locked:
                 given |= zip(_LOG, self._logs[me], strict=True)
                 given["start"] = int(function(held, me, *[given[a.name] for a in self.wanted]))
                 if given["start"] < batch.count:  # only the log can be full
-                    self._logs[me] = [np.zeros(2 * a.size, np.int64) for a in self._logs[me]]
+                    self._logs[me] = _log(2 * self._logs[me][0].size)
 
-        batch.team.each(batch.threads, one)
+        batch.team.each(batch.threads, one, lambda: locks.fail(held))
         _merge(batch, lists)
 
     def _function(self, held: Locks) -> Any:
-        if self._module is None:
-            self._module = load_module(self.source, self.kernel.names(), (atomics, locks))
-        function = self._module.locked
-        signature = (nb.typeof(held), nb.types.int64, *(numba_type(a) for a in self.wanted))
-        if signature not in function.overloads:
-            function.compile(signature)
-        return function
+        generate = partial(generate_locked, self.kernel.plan, self.kernel.layout)
+        return self._generated.function("locked", generate, "locked", (held, 0))
 
     def _lists(self, batch: Batch, me: int) -> dict[str, Any]:
         """A thread's own lists of what it wrote and what died, and their counts."""
@@ -128,6 +123,10 @@ class Locked:
             if table.definition.name in self.mortal:
                 rows = table.graves[: table.meta[GRAVES]]
                 hashing.settle(table.slots, table.stored, table.flags, rows)
+
+
+def _log(size: int) -> list[Any]:
+    return [np.zeros(size, np.int64) for _ in _LOG]
 
 
 @kernel

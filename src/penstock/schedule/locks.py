@@ -12,7 +12,8 @@ that has not ended can always go on: there is no deadlock.
     claim   one lock of one event: lock * 2, or lock * 2 + 1 to share it. An event claims a lock once, and for writing
             if any of its accesses may write; its claims lie where its entries lie, and -1 after the last
 
-Nothing is held between batches: locks are 0, and as many accesses have ended as began. So nothing is cleared.
+Nothing is held between batches: locks are 0, and as many accesses have ended as began. So nothing is cleared. A batch
+in which a thread failed is the last: then nobody waits any more, and nobody runs what he waited for.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ OWN = 16
 HOLDS, SYNC, LOCK, USEFUL, ABORTING, RANDOM = range(6)
 # Every so many events a thread looks at its clock.
 SAMPLE = 16
+# Behind the turn, on a cache line of its own that is only written when all is lost: whether a thread has failed.
+FAILED = 8
 
 
 class Locks(NamedTuple):
@@ -50,7 +53,7 @@ class Locks(NamedTuple):
     counts: Any  # lwm: lock -> its counts
     writes: Any  # lwm: claim -> the writes before it
     reads: Any  # lwm: claim -> the reads before it
-    turn: Any  # the event whose turn it is, alone on its cache line
+    turn: Any  # the event whose turn it is, alone on its cache line; and FAILED
     own: Any
 
 
@@ -70,7 +73,7 @@ def locks(memory: Memory, g: Graph, scheme: str, threads: int, size: int, jitter
         counts=memory.take("counts", size * COUNTS) if how == LWM else nothing,
         writes=memory.take("writes before", entries) if how == LWM else nothing,
         reads=memory.take("reads before", entries) if how == LWM else nothing,
-        turn=np.zeros(16, np.int64)[8:],
+        turn=np.zeros(24, np.int64)[8:],
         own=own,
     )
 
@@ -115,9 +118,17 @@ def _sort(a: Any, begin: Any, end: Any) -> None:
         gap >>= 1
 
 
+def fail(s: Locks) -> None:
+    """One thread will not come back: let the others end."""
+    s.turn[FAILED] = 1
+
+
 @inlined
 def acquire(s: Locks, me: Any, i: Any) -> Any:
-    """Wait until event i may run; the clock, where this event is looked at. It may hold its locks already."""
+    """Wait until event i may run; the clock, where this event is looked at. It may hold its locks already.
+
+    -1: it may never run, since a thread has failed.
+    """
     own = me * OWN
     if s.scheme != NONE and not s.own[own + HOLDS]:
         if s.jitter:
@@ -131,9 +142,11 @@ def acquire(s: Locks, me: Any, i: Any) -> Any:
             atomics.store(s.turn, 0, i + 1)
             _await(s, own, i)
         s.own[own + HOLDS] = 1
+    if atomics.load(s.turn, FAILED):
+        return np.int64(-1)
     if s.jitter:
         atomics.stagger(s.own, own + RANDOM, s.jitter)
-    return atomics.cycles() if i // s.threads % SAMPLE == 0 else 0
+    return atomics.cycles() if i // s.threads % SAMPLE == 0 else np.int64(0)
 
 
 @inlined
@@ -203,12 +216,12 @@ def _await(s: Locks, own: Any, i: Any) -> None:
 
 @inlined
 def _until(s: Locks, account: Any, array: Any, at: Any, least: Any, most: Any) -> None:
-    """Wait until a shared number is within bounds; who pays for the time."""
+    """Wait until a shared number is within bounds, or a thread has failed; who pays for the time."""
     if least <= atomics.load(array, at) <= most:
         return
     begun = atomics.cycles()
     looks = 0
-    while not least <= atomics.load(array, at) <= most:
+    while not least <= atomics.load(array, at) <= most and not atomics.load(s.turn, FAILED):
         looks = atomics.pause(looks)
     s.own[account] += atomics.cycles() - begun
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 
 class Team:
@@ -11,16 +11,38 @@ class Team:
         self._pool: ThreadPoolExecutor | None = None
         self._size = 0
 
-    def each(self, threads: int, work: Callable[[int], None]) -> None:
-        """work(0) … work(threads - 1), all at the same time: they may wait for each other."""
+    def each(self, threads: int, work: Callable[[int], None], release: Callable[[], None] | None = None) -> None:
+        """work(0) … work(threads - 1), all at the same time: they may wait for each other.
+
+        release: called where one fails, so that those who wait for it end too. When they have, the failure is raised.
+        """
         if threads > 1 and self._size < threads - 1:
             if self._pool is not None:
                 self._pool.shutdown()
             self._pool, self._size = ThreadPoolExecutor(threads - 1, "penstock"), threads - 1
-        others = [self._pool.submit(work, k) for k in range(1, threads)] if self._pool and threads > 1 else []
-        work(0)
-        for other in others:
-            other.result()
+
+        def one(k: int) -> None:
+            try:
+                work(k)
+            except BaseException:
+                if release is not None:
+                    release()
+                raise
+
+        others: list[Future[None]] = []
+        try:
+            for k in range(1, threads):
+                assert self._pool is not None
+                others.append(self._pool.submit(one, k))
+            work(0)
+        except BaseException:  # of this thread, or there was no other to be had
+            if release is not None:
+                release()
+                wait(others)
+            raise
+        for failure in [other.exception() for other in others]:
+            if failure is not None:
+                raise failure
 
     def split(self, threads: int, count: int, work: Callable[[int, int], None], least: int = 1024) -> None:
         """work(start, stop) over `count` things, a range a thread; few things are not worth a second thread."""

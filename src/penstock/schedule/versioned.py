@@ -1,7 +1,8 @@
 """A batch by its graph: every event's view of a record has a place of its own, and threads run what is ready.
 
     accesses   which records each event may reach, found in the index            (generated)
-    link       the chains of the records, and who waits for whom                 (schedule/graph.py)
+    link       the chains of the records                                         (schedule/graph.py)
+    prepare    what threads take, and who waits for whom                         (schedule/cuts.py, schedule/tasks.py)
     work       threads explore the graph and run events on versions              (generated, schedule/explore.py)
     install    the last version of every record, to the tables                   (generated)
 
@@ -16,89 +17,30 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numba as nb
 import numpy as np
-from numba import types
 
+from penstock.execute.codegen.accesses import COUNT, FIND, PLACE
 from penstock.execute.codegen.layout import Argument
-from penstock.execute.codegen.parallel import (
-    COUNT,
-    FIND,
-    PLACE,
-    SAMPLE,
-    generate_state,
-    generate_work,
-    parallel_arguments,
-)
-from penstock.execute.codegen.pieces import VERDICT_BITS, cuts, handed
-from penstock.execute.native import Kernel, Running, load_module, numba_type
+from penstock.execute.codegen.parallel import generate_state, generate_work, parallel_arguments
+from penstock.execute.codegen.pieces import VERDICT_BITS
+from penstock.execute.codegen.work import SAMPLE
+from penstock.execute.native import Kernel, Running
 from penstock.plan.foresee import foresee
 from penstock.plan.ir import Plan
 from penstock.schedule import atomics, explore
 from penstock.schedule import graph as graphs
-from penstock.schedule.chains import chains
 from penstock.schedule.choose import Features
+from penstock.schedule.cuts import Cuts
 from penstock.schedule.explain import explain
-from penstock.schedule.graph import (
-    COMMITTED,
-    Graph,
-    Memory,
-    Pieces,
-    affected,
-    by_level,
-    deal,
-    depths,
-    empty,
-    gates,
-    link,
-    longest,
-    owners,
-    reaches,
-    shapes,
-    waits,
-)
+from penstock.schedule.generated import Generated
+from penstock.schedule.graph import COMMITTED, Graph, Memory, Pieces, affected, empty, link, longest, owners
 from penstock.schedule.policy import Policy
+from penstock.schedule.tasks import prepare
 from penstock.schedule.team import Team
 from penstock.state.lanes import dtype
 from penstock.state.table import USED
 
 _CALLED = (atomics, explore, graphs)  # by generated source
-_EXPLORE = {"bfs": explore.BFS, "dfs": explore.DFS, "ready": explore.READY}
-_HANDED: dict[str, Any] = {"hand_i": np.int64, "hand_f": np.float64, "hand_b": np.bool_}
-
-
-class Cuts:
-    """The plan's cuts as arrays: shape 0 is a whole event."""
-
-    def __init__(self, plan: Plan) -> None:
-        found = cuts(plan)
-        numbers = {e.name: n for n, e in enumerate(plan.program.events)}
-        shapes_of = [(numbers[t.event], found[t.name]) for t in plan.transactions if t.name in found]
-        self.any = bool(shapes_of)
-        self.handed = handed(plan)
-        self.of_kind = np.zeros(max(1, len(numbers)), np.int64)
-        most = max((len(c.pieces) for _, c in shapes_of), default=1)
-        sites = max((len(p.sites) for _, c in shapes_of for p in c.pieces), default=0) * most
-        self.size = np.ones(len(shapes_of) + 1, np.int64)
-        self.home = np.zeros((len(shapes_of) + 1, max(1, sites)), np.int64)
-        self.decides = np.zeros((len(shapes_of) + 1, most), np.uint8)
-        edges: list[tuple[int, int]] = []
-        starts = [0, 0]
-        for shape, (kind, one) in enumerate(shapes_of, 1):
-            self.of_kind[kind] = shape
-            self.size[shape] = len(one.pieces)
-            for number, piece in enumerate(one.pieces):
-                self.decides[shape, number] = piece.may_abort
-                self.home[shape, list(piece.sites)] = number
-            edges += one.edges
-            starts.append(len(edges))
-        self.edges = np.array(starts, np.int64)
-        self.source = np.array([a for a, _ in edges], np.int64)
-        self.target = np.array([b for _, b in edges], np.int64)
-
-    def pieces(self, *, cautious: bool, **arrays: Any) -> Pieces:
-        fixed = {"size": self.size, "edges": self.edges, "source": self.source, "target": self.target}
-        return Pieces(**arrays, **fixed, decides=self.decides, cautious=np.array([cautious], np.int64))
 
 
 class Versioned:
@@ -109,31 +51,28 @@ class Versioned:
         self.jitter = 0
         self.wanted = parallel_arguments(self.plan)
         self.cuts = Cuts(self.plan)
-        self._lanes = [(a.name, dtype(a.type)) for a in self.wanted if a.owner == "version" and a.type is not None]
+        self._lanes, self._handed = (
+            [(a.name, dtype(a.type)) for a in self.wanted if a.owner == owner and a.type is not None]
+            for owner in ("version", "handed")
+        )
         self.sites, self.widths = _widths(self.plan)
-        self._modules: dict[str, Any] = {}
+        self._generated = Generated(kernel, self.wanted, _CALLED)
         self._stamp = 0
 
     # -- compiling --------------------------------------------------------------------------
 
     def function(self, name: str, *graph: Any) -> Any:
         """`accesses` or `install`."""
-        return self._compiled("state", lambda: generate_state(self.plan, self.kernel.layout), name, graph)
+        generate = partial(generate_state, self.plan, self.kernel.layout)
+        return self._generated.function("state", generate, name, graph)
 
     def work(self, cut: bool, graph: Graph, pieces: Pieces, state: explore.State) -> Any:
-        module = "cut" if cut else "whole"
         generate = partial(generate_work, self.plan, self.kernel.layout, cut=cut)
-        return self._compiled(module, generate, "work", (graph, pieces, state, 0))
+        return self._generated.function("cut" if cut else "whole", generate, "work", (graph, pieces, state, 0))
 
-    def _compiled(self, module: str, generate: Callable[[], str], name: str, graph: tuple[Any, ...]) -> Any:
-        """A function of a generated module, compiled for these arguments before the batch's own."""
-        if module not in self._modules:
-            self._modules[module] = load_module(generate(), self.kernel.names(), _CALLED)
-        function = getattr(self._modules[module], name)
-        signature = (*(nb.typeof(g) for g in graph), *(_type(a) for a in self.wanted))
-        if signature not in function.overloads:
-            function.compile(signature)
-        return function
+    def adopt(self, other: Versioned) -> None:
+        """Take over what another has compiled."""
+        self._generated.adopt(other._generated)
 
     # -- one batch --------------------------------------------------------------------------
 
@@ -149,10 +88,6 @@ class Versioned:
     def accesses(self, kind: Any) -> float:
         """Records that an event reaches, on average; lists are taken for one."""
         return float(self.sites[kind[:1024]].mean()) if kind.size else 0.0
-
-    def adopt(self, other: Versioned) -> None:
-        """Take over what another has compiled."""
-        self._modules = self._modules | other._modules
 
     def stamp(self) -> int:
         """A number that no earlier batch used: chains are known by it."""
@@ -188,11 +123,16 @@ class Batch:
             given[name] = self.memory.take(name, self.entries, kind)
         given["mark"] = self.memory.take("mark", self.entries, np.uint8)
         given["rows"] = self.rows
-        for name, values in self.versioned.cuts.handed.items():
-            given[name] = self.memory.take(name, values * self.count, _HANDED[name]).reshape(values, self.count)
+        for name, kind in self.versioned._handed:
+            values = self.versioned.cuts.handed[name]
+            given[name] = self.memory.take(name, values * self.count, kind).reshape(values, self.count)
         given["info"] = self.missing
         given["touched"] = self.missing  # only `work` lists what it touched, each thread in a list of its own
         return [given[a.name] for a in wanted]
+
+    def split(self, work: Callable[[int, int], None]) -> None:
+        """work(start, stop) over the events, a range a thread."""
+        self.team.split(self.threads, self.count, work)
 
     def _lay_rows(self) -> None:
         """Number the rows of all tables through."""
@@ -203,8 +143,8 @@ class Batch:
     def run(self, graph: Graph, begun: float) -> dict[str, float]:
         """Explore a graph and put what came of it into the tables; thread-seconds, counted from `begun`."""
         cut = self.policy.unit != "transaction"
-        pieces = self.pieces(graph)
-        state = self.prepare(graph, pieces, self.all)
+        pieces = self.versioned.cuts.pieces(self, graph)
+        state = prepare(self, graph, pieces, self.all)
         self.tasks = pieces.owner.size
         built = time.perf_counter()
         self.work(graph, pieces, state)
@@ -220,8 +160,8 @@ class Batch:
     def explain(self, titles: list[str], record: Callable[[Any, int], str]) -> str:
         """The graph and the schedule of these events, which do not run. record: a table and a row as text."""
         graph = self.graph()
-        pieces = self.pieces(graph)
-        state = self.prepare(graph, pieces, self.all)
+        pieces = self.versioned.cuts.pieces(self, graph)
+        state = prepare(self, graph, pieces, self.all)
 
         def named(entry: int) -> str:
             if graph.record[entry] < 0:
@@ -251,7 +191,7 @@ class Batch:
         accesses = self.versioned.function("accesses", counting, 0, 0, 0)
         if self.versioned.widths is None:
             arguments = self.arguments()
-            self.team.split(self.threads, self.count, lambda a, b: accesses(counting, COUNT, a, b, *arguments))
+            self.split(lambda a, b: accesses(counting, COUNT, a, b, *arguments))
         else:
             first[1:] = self.versioned.widths[self.kind]
         np.cumsum(first, out=first)
@@ -278,7 +218,7 @@ class Batch:
             owners(graph, a, b)
             accesses(graph, FIND, a, b, *arguments)
 
-        self.team.split(self.threads, self.count, find)
+        self.split(find)
         if not self.missing.any():
             return
         full = False
@@ -292,86 +232,6 @@ class Batch:
         else:
             accesses(graph, PLACE, 0, self.count, *arguments)
 
-    # -- explore ----------------------------------------------------------------------------
-
-    def pieces(self, graph: Graph) -> Pieces:
-        """How the events are cut: not at all, or as far as the plan's cuts go."""
-        cuts = self.versioned.cuts
-        shape = self.memory.zeros("shape", self.count, np.uint8)
-        if self.policy.unit == "transaction" or not cuts.any:
-            numbers = self.memory.take("numbers", self.count + 1)
-            numbers[:] = np.arange(self.count + 1)
-            return cuts.pieces(of=graph.event, first=numbers, owner=numbers[:-1], shape=shape, cautious=False)
-        first = self.memory.take("pieces", self.count + 1)
-        first[0] = 0
-        self.team.split(
-            self.threads, self.count, lambda a, b: shapes(graph, self.kind, cuts.of_kind, cuts.size, shape, first, a, b)
-        )
-        np.cumsum(first, out=first)
-        of, owner = self.memory.take("of", self.entries), self.memory.take("owner", int(first[-1]))
-        cautious = self.policy.on_abort == "eager"
-        found = cuts.pieces(of=of, first=first, owner=owner, shape=shape, cautious=cautious)
-        self.team.split(self.threads, self.count, lambda a, b: deal(graph, found, cuts.home, a, b))
-        return found
-
-    def prepare(self, graph: Graph, pieces: Pieces, active: Any) -> explore.State:
-        """Who waits for whom, in the form that the exploration needs."""
-        how = _EXPLORE[self.policy.explore]
-        if self.policy.unit == "chain" and active is self.all:
-            arrays = self._chains(graph, pieces, how)
-        else:
-            arrays = self._tasks(graph, pieces, active, how)
-        total = arrays.pop("total")
-        return explore.state(self.memory, self.threads, how, self.versioned.jitter, total, **arrays)
-
-    def _tasks(self, graph: Graph, pieces: Pieces, active: Any, how: int) -> dict[str, Any]:
-        """Every piece is a task."""
-        tasks = pieces.owner.size
-        pending = self.memory.take("pending", tasks)
-        arrays: dict[str, Any] = {"pending": pending}
-        if how != explore.BFS:
-            self.team.split(self.threads, self.count, lambda a, b: waits(graph, pieces, active, pending, a, b))
-            if pieces.cautious[0]:
-                undecided = arrays["undecided"] = self.memory.take("undecided", self.count)
-                gate = arrays["gate"] = self.memory.take("gate", tasks)
-                self.team.split(self.threads, self.count, lambda a, b: gates(pieces, undecided, gate, a, b))
-        if how == explore.READY:
-            reach = self.memory.take("reach", tasks)
-            parts: list[int] = []
-            self.team.split(
-                self.threads,
-                self.count,
-                lambda a, b: parts.append(reaches(graph, pieces, self.tails, reach, a, b)),
-            )
-            total = tasks if active is self.all else int((pending >= 0).sum())
-            return arrays | self._by_height(pending, reach, max(parts, default=0)) | {"total": total}
-        depth = self.memory.take("depth", tasks)
-        levels = int(depths(graph, pieces, active, depth, self.memory.take("decided", self.count)))
-        return arrays | self._by_depth(depth, levels)
-
-    def _chains(self, graph: Graph, pieces: Pieces, how: int) -> dict[str, Any]:
-        """Chains are tasks."""
-        found = chains(self.memory, graph, pieces)
-        arrays = {name: getattr(found, name) for name in ("task", "members", "run", "pending")}
-        if how == explore.READY:
-            longest = int(found.height.max(initial=0))
-            return arrays | self._by_height(found.pending, found.height, longest) | {"total": found.pending.size}
-        return arrays | self._by_depth(found.depth, int(found.depth.max(initial=-1)) + 1)
-
-    def _by_depth(self, depth: Any, levels: int) -> dict[str, Any]:
-        order, bounds = self.memory.take("order", depth.size), self.memory.take("bounds", levels + 1)
-        by_level(depth, levels, order, bounds)
-        total = int(bounds[levels])
-        heads, arrived = self.memory.zeros("heads", levels), self.memory.zeros("arrived", levels)
-        return {"order": order[:total], "bounds": bounds, "heads": heads, "arrived": arrived, "total": total}
-
-    def _by_height(self, pending: Any, height: Any, longest: int) -> dict[str, Any]:
-        """The tasks that wait for nothing, the longest path first."""
-        free = np.flatnonzero(pending == 0)
-        bounds, order = self.memory.take("bounds", longest + 2), self.memory.take("order", free.size)
-        by_level(longest - height[free], longest + 1, order, bounds)
-        return {"priority": height, "order": free[order]}
-
     # -- run --------------------------------------------------------------------------------
 
     def work(self, graph: Graph, pieces: Pieces, state: explore.State) -> None:
@@ -381,9 +241,11 @@ class Batch:
         arguments = self.arguments()
         place = [a.name for a in self.versioned.wanted].index("touched")
 
+        # Before the threads begin: one that finds no memory would leave the others waiting for it.
+        touched = [np.empty(2 * widest + 2, np.int64) for _ in range(self.threads)]
+
         def one(me: int) -> None:
-            touched = np.empty(2 * widest + 2, np.int64)
-            function(graph, pieces, state, me, *arguments[:place], touched, *arguments[place + 1 :])
+            function(graph, pieces, state, me, *arguments[:place], touched[me], *arguments[place + 1 :])
 
         self.team.each(self.threads, one)
 
@@ -392,7 +254,7 @@ class Batch:
         active = self.memory.take("active", self.count, np.uint8)
         if affected(graph, pieces, active):
             careful = pieces._replace(cautious=np.ones(1, np.int64))
-            self.work(graph, careful, self.prepare(graph, careful, active))
+            self.work(graph, careful, prepare(self, graph, careful, active))
 
     def settle(self, graph: Graph) -> None:
         """The reasons of events that aborted piece by piece; they return nothing."""
@@ -420,12 +282,6 @@ def _widths(plan: Plan) -> tuple[Any, Any]:
             fixed &= not foresight.loops
             widths[numbers[transaction.event]] = len(foresight.sites)
     return widths, widths if fixed else None
-
-
-def _type(argument: Argument) -> Any:
-    if argument.owner == "handed":
-        return types.Array(nb.from_dtype(np.dtype(_HANDED[argument.name])), 2, "C")
-    return numba_type(argument)
 
 
 def spent(threads: int, state: explore.State, wall: float) -> dict[str, float]:

@@ -11,7 +11,7 @@ from penstock.plan.ir import Plan
 @dataclass(frozen=True, slots=True)
 class Argument:
     name: str  # in the generated source
-    owner: str  # "batch", "log", "strings", "table", "event", "out"
+    owner: str  # "batch", "log", "strings", "table", "event", "out"; for a graph also "version", "handed"
     of: str = ""  # table, event or field
     part: str = ""  # what of it
     type: Type | None = None
@@ -19,6 +19,10 @@ class Argument:
     @property
     def readonly(self) -> bool:
         return self.owner == "event"
+
+    @property
+    def dimensions(self) -> int:
+        return 2 if self.owner == "handed" else 1  # what pieces of events hand over: [value, event]
 
 
 @dataclass(frozen=True, slots=True)

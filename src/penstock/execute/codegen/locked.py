@@ -1,7 +1,8 @@
 """Plan -> numba source of one thread's share of a batch under locks.
 
     locked   for each of the thread's events: take its locks, run it on the tables as the serial kernel does, give
-             them back. Where the undo log is full it gives the event's number, still holding that event's locks
+             them back. Where the undo log is full it gives the event's number, still holding that event's locks;
+             where another thread has failed it ends
 
 It takes the locks, the thread's number, and the serial kernel's arguments. `start` is the thread's next event; the
 undo log, the counts in meta, dirty and graves are the thread's own.
@@ -34,6 +35,9 @@ def generate_locked(plan: Plan, layout: Layout) -> str:
         out.line("for i in range(start, stop, s.threads):")
         with out.indented():
             out.line("begun = l_.acquire(s, me, i)")
+            out.line("if begun < 0:")
+            with out.indented():
+                out.line("break")
             events.event(out)
             out.line("l_.release(s, me, i, c, begun)")
         events.store_counts(out)

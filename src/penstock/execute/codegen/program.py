@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from penstock.execute.codegen import ahead, checks, source, undo
+from penstock.execute.codegen import ahead, checks, records, source, undo
 from penstock.execute.codegen.emitter import Emitter
 from penstock.execute.codegen.layout import (
     ENGINE_REASONS,
@@ -134,7 +134,7 @@ class InPlace:
     def begin(self, out: Source) -> None:
         """What holds for all events."""
         for t in range(len(self.plan.program.tables)):
-            out.line(f"t{t}_mask = np.uint64(t{t}_slots.size - 1)")
+            records.mask(out, f"t{t}")
             for name, place in _COUNTS:
                 out.line(f"{name}{t} = t{t}_meta[{place}]")
         for argument in self.arguments():

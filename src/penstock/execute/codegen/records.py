@@ -61,6 +61,11 @@ def found(em: Emitter, out: Source, op: Op, r: str) -> None:
     out.line(f"{em.row(op.id)} = np.uint64({r})")
 
 
+def mask(out: Source, t: str) -> None:
+    """What `probe` goes around a table's index by."""
+    out.line(f"{t}_mask = np.uint64({t}_slots.size - 1)")
+
+
 def probe(out: Source, t: str, v: str, keys: list[str]) -> None:
     """Leaves {v}_h at the key's slot (or the empty one for it), {v}_r what it holds, and {v}_tag its tag.
 

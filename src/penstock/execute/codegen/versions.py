@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.declare.model import TableDef
+from penstock.execute.codegen.entries import place
 from penstock.execute.codegen.source import Source
 from penstock.plan.foresee import Foresight
 from penstock.plan.ir import Op
@@ -61,15 +62,7 @@ def entry(em: Emitter, op: Op) -> str:
     """Where the version of a lookup's record lies."""
     foresight: Foresight = em.foresight
     site = foresight.site_of(op.id)
-    if site.loop is None:
-        return f"np.uint64(canon[at + {foresight.straight().index(site)}])"
-    own = foresight.of_loop(site.loop)
-    return f"np.uint64(canon[{base(em.event, site.loop)} + {em.prefix}q{site.loop} * {len(own)} + {own.index(site)}])"
-
-
-def base(event: int, loop: int) -> str:
-    """Where the entries of a loop begin."""
-    return f"base{event}_{loop}"
+    return f"np.uint64(canon[{place(foresight, em.event, site, f'{em.prefix}q{site.loop}')}])"
 
 
 def _column_op(em: Emitter, out: Source, op: Op, table: TableDef) -> None:

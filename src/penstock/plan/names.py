@@ -1,0 +1,110 @@
+"""Where expressions end: constants, what a name outside the body stands for, and fields of the event.
+
+A name is looked up when the transaction is declared. What it stands for then is part of the plan.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import types
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from penstock.declare import objects
+from penstock.declare.body import MISSING
+from penstock.declare.types import BOOL, FLOAT, INT, INT_MAX, INT_MIN, STR, Type, to_python
+from penstock.plan.values import Val, decimal_type, scale_of, unscaled
+
+if TYPE_CHECKING:
+    from penstock.plan.lower import Lowering
+
+
+def constant(lo: Lowering, found: Any, node: ast.AST) -> Val:
+    match found:
+        case bool():
+            return lo.const(found, BOOL)
+        case int():
+            if not INT_MIN <= found <= INT_MAX:
+                lo.body.refuse(node, f"{found} does not fit in 64 bits")
+            return lo.const(int(found), INT, literal=int(found))
+        case float():
+            return lo.const(float(found), FLOAT)
+        case str():
+            return lo.const(found + "", STR)  # the text itself: str() of an enum would give its name
+        case Decimal():
+            return decimal_constant(lo, found, node)
+        case datetime.datetime():
+            return lo.const(to_python(found, Type("datetime"), where=lo.body.label), Type("datetime"))
+        case datetime.date():
+            return lo.const(found, Type("date"))
+        case None:
+            lo.body.refuse(
+                node, "None is not a value here; a null field aborts when it is used, and Table.get(k) has defaults"
+            )
+    lo.body.refuse(node, f"a constant of type {type(found).__name__} cannot be compiled")
+
+
+def decimal_constant(lo: Lowering, found: Decimal, node: ast.AST) -> Val:
+    if not found.is_finite():
+        lo.body.refuse(node, f"{found} is not a finite decimal")
+    scale = scale_of(found)
+    if scale > 18 or abs(unscaled(found, scale)) >= 10**18:
+        lo.body.refuse(node, f"{found} has more than 18 digits")
+    return lo.const(unscaled(found, scale), decimal_type(scale), literal=found)
+
+
+def global_value(lo: Lowering, found: Any, name: str, node: ast.AST) -> Val:
+    if found is MISSING:
+        lo.body.refuse(node, f"'{name}' is not defined")
+    if isinstance(found, bool | int | float | str | Decimal | datetime.date):
+        return constant(lo, found, node)
+    lo.body.refuse(
+        node,
+        f"'{name}' ({type(found).__name__}) is not a value that can be compiled; "
+        "use int, float, bool, str, Decimal, datetime or date constants",
+    )
+
+
+def table_of(lo: Lowering, node: ast.expr) -> Any:
+    """The table that an expression names, or None."""
+    found = static(lo, node)
+    if not isinstance(found, objects.Table):
+        return None
+    if lo.tables is not None and found.definition not in lo.tables:
+        lo.body.refuse(node, f"table '{found.definition.name}' is declared in another app; declare it in this one")
+    return found.definition
+
+
+def static(lo: Lowering, node: ast.expr) -> Any:
+    """What a dotted name outside the body stands for, or MISSING."""
+    match node:
+        case ast.Name(id=name) if name not in lo.locals and name != lo.body.parameter:
+            return lo.body.lookup(name)
+        case ast.Attribute(value=base, attr=attr):
+            found = static(lo, base)
+            if isinstance(found, types.ModuleType | type | types.SimpleNamespace):
+                return getattr(found, attr, MISSING)
+    return MISSING
+
+
+def field(lo: Lowering, node: ast.Attribute) -> Val:
+    assert lo.event is not None
+    found = lo.event.field(node.attr)
+    if found is None:
+        names = ", ".join(f.name for f in lo.event.fields)
+        lo.body.refuse(node, f"event '{lo.event.name}' has no field '{node.attr}'; it has {names}")
+    if found.type.kind == "list":
+        lo.body.refuse(node, f"'{node.attr}' is a list; loop over it, or take its len()")
+    may_be_null = node.attr not in (lo.event.order, lo.event.id)
+    type_ = decimal_type(found.type.scale) if found.type.kind == "decimal" else found.type
+    return lo.value("field", type_, node=node, name=node.attr, const=may_be_null)
+
+
+def list_field(lo: Lowering, node: ast.expr) -> Val:
+    match node:
+        case ast.Attribute(value=ast.Name(id=name), attr=attr) if lo.event is not None and name == lo.body.parameter:
+            found = lo.event.field(attr)
+            if found is not None and found.type.kind == "list":
+                return lo.value("list", found.type, node=node, name=attr, const=True)
+    lo.body.refuse(node, "this must be a list field of the event")

@@ -1,0 +1,29 @@
+"""The functions that threads run: generated from the plan, and compiled before a batch needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba as nb
+
+from penstock.execute.codegen.layout import Argument
+from penstock.execute.native import Kernel, compiled, load_module, numba_type
+
+
+class Generated:
+    def __init__(self, kernel: Kernel, wanted: tuple[Argument, ...], called: tuple[Any, ...]) -> None:
+        """wanted: what all the functions take after arguments of their own; called: modules that they call."""
+        self._kernel, self._called = kernel, called
+        self._wanted = tuple(numba_type(a) for a in wanted)
+        self._modules: dict[str, Any] = {}
+
+    def function(self, module: str, generate: Callable[[], str], name: str, own: tuple[Any, ...]) -> Any:
+        """A function of a module, compiled for these arguments of its own; generate: the module's source."""
+        if module not in self._modules:
+            self._modules[module] = load_module(generate(), self._kernel.names(), self._called)
+        return compiled(getattr(self._modules[module], name), (*(nb.typeof(a) for a in own), *self._wanted))
+
+    def adopt(self, other: Generated) -> None:
+        """Take over what another has compiled."""
+        self._modules = self._modules | other._modules

@@ -1,0 +1,82 @@
+"""What threads take, and who waits for whom, in the form that each exploration (explore.py) needs.
+
+    bfs     the tasks by depth
+    dfs     the same, and how many others each waits for
+    ready   the tasks that wait for nothing, the longest path first, and how many others each of the rest waits for
+
+A task is a piece, or a chain: all pieces that touch one record (chains.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.schedule import explore
+from penstock.schedule.chains import chains
+from penstock.schedule.graph import Graph, Pieces, by_level, depths, gates, reaches, waits
+
+if TYPE_CHECKING:
+    from penstock.schedule.versioned import Batch
+
+_EXPLORE = {"bfs": explore.BFS, "dfs": explore.DFS, "ready": explore.READY}
+
+
+def prepare(batch: Batch, graph: Graph, pieces: Pieces, active: Any) -> explore.State:
+    """active: which of the events are to run."""
+    how = _EXPLORE[batch.policy.explore]
+    if batch.policy.unit == "chain" and active is batch.all:
+        arrays = _chains(batch, graph, pieces, how)
+    else:
+        arrays = _tasks(batch, graph, pieces, active, how)
+    total = arrays.pop("total")
+    return explore.state(batch.memory, batch.threads, how, batch.versioned.jitter, total, **arrays)
+
+
+def _tasks(batch: Batch, graph: Graph, pieces: Pieces, active: Any, how: int) -> dict[str, Any]:
+    """Every piece is a task."""
+    tasks = pieces.owner.size
+    pending = batch.memory.take("pending", tasks)
+    arrays: dict[str, Any] = {"pending": pending}
+    if how != explore.BFS:
+        batch.split(lambda a, b: waits(graph, pieces, active, pending, a, b))
+        if pieces.cautious[0]:
+            undecided = arrays["undecided"] = batch.memory.take("undecided", batch.count)
+            gate = arrays["gate"] = batch.memory.take("gate", tasks)
+            batch.split(lambda a, b: gates(pieces, undecided, gate, a, b))
+    if how == explore.READY:
+        reach = batch.memory.take("reach", tasks)
+        parts: list[int] = []
+        batch.split(lambda a, b: parts.append(reaches(graph, pieces, batch.tails, reach, a, b)))
+        total = tasks if active is batch.all else int((pending >= 0).sum())
+        return arrays | _by_height(batch, pending, reach, max(parts, default=0)) | {"total": total}
+    depth = batch.memory.take("depth", tasks)
+    levels = int(depths(graph, pieces, active, depth, batch.memory.take("decided", batch.count)))
+    return arrays | _by_depth(batch, depth, levels)
+
+
+def _chains(batch: Batch, graph: Graph, pieces: Pieces, how: int) -> dict[str, Any]:
+    """Chains are tasks."""
+    found = chains(batch.memory, graph, pieces)
+    arrays = {name: getattr(found, name) for name in ("task", "members", "run", "pending")}
+    if how == explore.READY:
+        longest = int(found.height.max(initial=0))
+        return arrays | _by_height(batch, found.pending, found.height, longest) | {"total": found.pending.size}
+    return arrays | _by_depth(batch, found.depth, int(found.depth.max(initial=-1)) + 1)
+
+
+def _by_depth(batch: Batch, depth: Any, levels: int) -> dict[str, Any]:
+    order, bounds = batch.memory.take("order", depth.size), batch.memory.take("bounds", levels + 1)
+    by_level(depth, levels, order, bounds)
+    total = int(bounds[levels])
+    heads, arrived = batch.memory.zeros("heads", levels), batch.memory.zeros("arrived", levels)
+    return {"order": order[:total], "bounds": bounds, "heads": heads, "arrived": arrived, "total": total}
+
+
+def _by_height(batch: Batch, pending: Any, height: Any, longest: int) -> dict[str, Any]:
+    """The tasks that wait for nothing, the longest path first."""
+    free = np.flatnonzero(pending == 0)
+    bounds, order = batch.memory.take("bounds", longest + 2), batch.memory.take("order", free.size)
+    by_level(longest - height[free], longest + 1, order, bounds)
+    return {"priority": height, "order": free[order]}
