@@ -7,7 +7,7 @@ version to be written again, and no others. A failure stays: whoever waits is to
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 
 class Behind:
@@ -23,6 +23,11 @@ class Behind:
         """Until what was put is written; raises what went wrong."""
         if self._last is not None:
             self._last.result()
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Until what was put is written, or that long; says nothing of what went wrong."""
+        if self._last is not None:
+            wait([self._last], seconds)
 
     def close(self) -> None:
         self._pool.shutdown()

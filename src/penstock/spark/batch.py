@@ -74,7 +74,7 @@ class MicroBatch:
         if coming is not None:
             database, offsets = engine.database, named(coming)
             run = partial(database.run_ahead, id=batch_id, source=source, offsets=offsets, watermark=self.watermark)
-            engine.ahead.go_on(database.program, self.direct, coming, run)
+            engine.ahead.go_on(database.program, self.direct, coming, run, engine.behind)
 
     def drain(self, spark: Any) -> None:
         """Run what is held back, now that all there was has been read."""

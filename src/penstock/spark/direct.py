@@ -17,6 +17,7 @@ known, is read and run; when Spark asks for it, it only has to happen (`Database
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -28,9 +29,15 @@ import pyarrow.parquet as pq
 from penstock.declare.model import EventDef, Program
 from penstock.errors import InputError
 from penstock.execute.casting import column
+from penstock.publish.behind import Behind
 from penstock.spark.files import Listed
 
 _REPLACE = "replace the file by one that fits, and start the query again"
+
+# With so few cores, Spark between two batches is slowed down by as much as we gain if we take all of them. So files are
+# read by one thread, and outcomes written first, unless these are many.
+FEW_CORES = (os.cpu_count() or 1) <= 2
+FEW_OUTCOMES_S = 0.015
 
 Spans = dict[str, tuple[int, int]]  # event -> number of its first file, and of the one after its last
 
@@ -95,9 +102,12 @@ class Ahead:
         sources: tuple[Listed, ...],
         wanted: Spans,
         run: Callable[[dict[str, pa.Table]], None],
+        behind: Behind,
     ) -> None:
         """Read the files of a batch, and run it, while the caller goes on."""
         files = _files(program, sources, wanted) or []
+        if FEW_CORES:
+            self._pool.submit(behind.wait_at_most, FEW_OUTCOMES_S)
         self._coming = {names: self._pool.submit(read, event, names) for event, names in files}
         coming = {event.name: self._coming[names] for event, names in files}
 
@@ -140,7 +150,7 @@ def read(event: EventDef, files: Any) -> pa.Table:
         try:
             with pq.ParquetFile(file, memory_map=True) as parquet:
                 schema = parquet.schema_arrow
-                tables.append(parquet.read([n for n in wanted if n in schema.names]))
+                tables.append(parquet.read([n for n in wanted if n in schema.names], use_threads=not FEW_CORES))
         except (OSError, pa.ArrowInvalid) as error:
             raise InputError(f"event '{event.name}': {file} cannot be read: {error}; {_REPLACE}") from error
         _check_file(event, file, schema)
