@@ -55,12 +55,13 @@ def _median_ms(durations: list[dict[str, int]]) -> float:
 
 
 def flat(spark: Any, stream: Stream, fresh: Fresh, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
-    """The price of an event at each size of batch: of all, and of what a batch costs beside one that does nothing."""
-    rows = []
+    """The price of an event at each size of batch: of all, of what a batch costs beside one that does nothing, and of
+    each event more than the next smaller size has, which says whether the price is flat."""
+    rows: list[dict[str, Any]] = []
     few = fresh() / "events"
     stream.write(few, 1000, 11)
     empty = {name: _median_ms(_nothing(name, Job(spark, stream, few, fresh(), 1000, 11))) for name in SOURCES}
-    for size in sizes:
+    for size in sorted(sizes):
         batches = 1 + (10 if size <= 100_000 else 4)
         events = fresh() / "events"
         stream.write(events, size, batches)
@@ -68,6 +69,9 @@ def flat(spark: Any, stream: Stream, fresh: Fresh, sizes: tuple[int, ...]) -> li
             job = Job(spark, stream, events, fresh(), size, batches)
             ms = _median_ms(run_penstock(job, source(name, job)))
             price = {"us_per_event": 1000 * ms / size, "us_per_event_added": 1000 * (ms - empty[name]) / size}
+            smaller = [row for row in rows if row["peer"] == name and row["batch"] < size][-1:]
+            for row in smaller:
+                price["us_per_event_more"] = 1000 * (ms - row["ms"]) / (size - row["batch"])
             rows.append({"peer": name, "batch": size, "batches": batches - 1, "ms": ms, "empty": empty[name], **price})
     return rows
 

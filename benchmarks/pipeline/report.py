@@ -147,9 +147,13 @@ def _flat(rows: list[dict[str, Any]]) -> Table:
     for size in sizes:
         table.add_column(short(size), justify="right")
     for name in dict.fromkeys(row["peer"] for row in rows):
-        for of, what in (("us_per_event", "whole batch"), ("us_per_event_added", "beside a batch that does nothing")):
-            price = {row["batch"]: row[of] for row in rows if row["peer"] == name}
-            table.add_row(f"{name}: {what}", *[f"{price[size]:.2f}" for size in sizes])
+        for of, what in (
+            ("us_per_event", "whole batch"),
+            ("us_per_event_added", "beside a batch that does nothing"),
+            ("us_per_event_more", "each more than in the size before"),
+        ):
+            price = {row["batch"]: f"{row[of]:.2f}" for row in rows if row["peer"] == name and of in row}
+            table.add_row(f"{name}: {what}", *[price.get(size, "") for size in sizes])
     return table
 
 
