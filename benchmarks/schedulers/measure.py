@@ -1,11 +1,11 @@
 """One workload under several policies, side by side.
 
     round 1      every policy, in turn: warms up, and shows who is hopeless
-    round 2, …   those that are left, in turn, beginning with another each time: these count
+    round 2, …   those that are left, in turn, in another order each time: these count
 
 A policy that took three times as long as the best in the first round, twice in a row, is left out of the others, and
 the shorter of the two is its time. So that what disturbs the machine disturbs all alike, policies take turns, on the
-same events.
+same events; and whose turn it is after whom changes, for a policy leaves caches to the next.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import random
 import shlex
 import statistics
 import sys
@@ -99,9 +100,10 @@ class Bench:
             if one.first > hopeless * best:  # perhaps it was only disturbed
                 one.first = min(one.first, self.run(events, one.policy).seconds["execute"])
         left = [one for one in found if one.first <= hopeless * best or one.policy.scheme == "adaptive"]
-        for turn in range(repeat or _repeats(best)):
-            begin = turn % len(left)
-            for one in left[begin:] + left[:begin]:
+        chance = random.Random(0)
+        for _ in range(repeat or _repeats(best)):
+            chance.shuffle(left)
+            for one in left:
                 one.last = self.run(events, one.policy)
                 one.seconds.append(one.last.seconds["execute"])
         return found

@@ -8,6 +8,7 @@ regret   adaptive's time / the best fixed policy's, less 1. The best is picked a
 from __future__ import annotations
 
 import itertools
+import random
 import statistics
 import time
 from typing import Any
@@ -113,8 +114,7 @@ def dynamic(base: StreamingLedger, policies: list[Policy], each: int) -> dict[st
         bench.warm(policies, compile_batch(base))
         for step in four_phases(base, each=each, seed=1):
             steps.append({"phase": step.phase, "batch": step.number})
-            begin = step.number % len(policies)
-            for policy in policies[begin:] + policies[:begin]:
+            for policy in random.Random(step.number).sample(policies, len(policies)):
                 last = bench.run(step.events, policy)
                 seconds[policy.name].append(last.seconds["execute"])
                 if policy.scheme == "adaptive":

@@ -116,13 +116,13 @@ def put(folder: Path, table: pa.Table) -> Path:
 
 
 def put_cut(root: Path, some: list[Any], cuts: int) -> None:
-    """Events as `cuts` files for each type, under root/Transfer and root/Deposit."""
-    for kind in (Transfer, Deposit):
-        (root / kind.definition.name).mkdir(parents=True, exist_ok=True)
+    """Events as `cuts` files for each type, under root/Transfer and root/Deposit. A file may be empty: a source that
+    had fewer would be ahead of the other in time."""
     size = -(-len(some) // cuts)
     for at in range(0, len(some), size):
-        for kind, table in tables_of(some[at : at + size]).items():
-            put(root / kind.definition.name, table)
+        tables = tables_of(some[at : at + size])
+        for kind in (Transfer, Deposit):
+            put(root / kind.definition.name, tables.get(kind, kind.definition.arrow().empty_table()))
 
 
 def frames(spark: Any, root: Path, per_batch: int = 1) -> dict[Any, Any]:

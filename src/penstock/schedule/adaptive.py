@@ -7,6 +7,7 @@ background when they first seem worth it; until they are there the stream goes o
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,13 @@ from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
 from penstock.schedule.policy import Conducted, Policy
 
+_SERIAL = Policy.serial()
 # The first events of a batch, run serially, tell what one costs: few if they are dear; in a small batch, none.
-_SAMPLES, _SAMPLED = (16, 256), 2048
+_SAMPLES, _SAMPLED = (16, 64, 256), 2048
+# If that is about what it was, it counts for this much; else for all.
+_ABOUT, _COUNTS = 2.0, 0.3
+# While batches say of themselves that they are as the one before, to within this ratio, so many are not sampled.
+_SAME, _TRUST = 0.85, 8
 # A batch tells what an event costs if it is not so small that calling the kernel is most of it.
 _TELLING, _TELLS = 512, 2e-3
 # How fast the ratio of aborts that is remembered follows the one that is seen.
@@ -34,56 +40,72 @@ class Adaptive:
         self.cost: float | None = None  # seconds of one event, lately
         self._before: float | None = None  # the same, as the last batch that ran serially showed it
         self.abort_ratio = 0.0
+        self._said, self._same, self._unsampled = ("", 0.0), False, 0
 
     def run(self, running: Running, threads: int) -> Conducted:
-        if threads < 2:
-            conducted = self._plainly(running, "there is one core")
-        elif self.cost is None:
-            conducted = self._plainly(running, "the first batch shows what an event costs")
-        elif self._hopeless(running, threads):
-            conducted = self._plainly(running, too_little(Features(running.count, self.cost, threads)))
-        else:
-            conducted = self._rest(running, threads, self._sample(running) if running.count >= _SAMPLED else 0)
+        conducted = self._run(running, threads)
         if running.count:
             seen = float(np.count_nonzero(running.result.code)) / running.count
             self.abort_ratio += _FOLLOW * (seen - self.abort_ratio)
         return conducted
 
+    def _run(self, running: Running, threads: int) -> Conducted:
+        if threads < 2:
+            return self._plainly(running, "there is one core")
+        samples = running.count >= _SAMPLED
+        if self.cost is None and not samples:
+            return self._plainly(running, "the first batch shows what an event costs")
+        if self.cost is not None and 2 * self.cost * running.count < LITTLE:
+            return self._plainly(running, too_little(running.count, self.cost))
+        features = self._features(running, threads)
+        if self.cost is not None and self.chooser.last == "serial" and self.chooser.hopeless(features):
+            return self._plainly(running, too_little(running.count, self.cost))
+        done = self._sample(running) if samples and not self._steady() else 0
+        return self._rest(running, replace(features, events=running.count - done, cost=self.cost or 0.0), done)
+
     # -- without a graph --------------------------------------------------------------------
 
     def _plainly(self, running: Running, why: str) -> Conducted:
+        self.chooser.last = "serial"
+        return self._serially(running, 0, Choice(_SERIAL, why))
+
+    def _serially(self, running: Running, done: int, choice: Choice) -> Conducted:
         # By the wall clock: a thread's own takes longer to read than a small batch can spare. Of two batches the
         # quicker counts, since what else runs on the machine can only make them slower.
         begun = time.perf_counter()
-        self.kernel.run(running)
-        took = time.perf_counter() - begun
-        if running.count >= _TELLING or took > _TELLS:
-            one = took / running.count
-            self.cost, self._before = min(one, self._before or one), one
-        self.chooser.last = "serial"
-        return Conducted(Policy.serial(), why)
-
-    def _hopeless(self, running: Running, threads: int) -> bool:
-        assert self.cost is not None
-        if 2 * self.cost * running.count < LITTLE:
-            return True
-        return self.chooser.hopeless(self._features(running, threads, 0))
-
-    def _serially(self, running: Running, done: int, choice: Choice) -> Conducted:
         self.kernel.run(running, done)
+        took, events = time.perf_counter() - begun, running.count - done
+        if events >= _TELLING or took > _TELLS:
+            one = took / events
+            self.cost, self._before = min(one, self._before or one), one
+            self._hear("serial", one)
         return Conducted(choice.policy, choice.why)
 
     def _sample(self, running: Running) -> int:
         """Run the first events serially to see what one costs; how many that were."""
-        done, calling = 1, self._timed(running, 0, 1)
+        done, calling, one = 1, self._timed(running, 0, 1), 0.0
         for count in _SAMPLES:
             took = self._timed(running, done, done + count)
             done += count
             # The first call shows what a call costs that runs next to nothing.
-            self.cost = max(1e-9, (took - min(calling, took / 2)) / count)
+            one = max(1e-9, (took - min(calling, took / 2)) / count)
             if took > 2 * calling:
                 break
+        known = self.cost or one
+        about = known / _ABOUT < one < known * _ABOUT
+        self.cost = known + (_COUNTS if about else 1.0) * (one - known)
+        self._unsampled = 0
         return done
+
+    def _steady(self) -> bool:
+        """Whether the last two batches said the same of themselves, so that this one need not be asked."""
+        self._unsampled += 1
+        return self._same and self._unsampled <= _TRUST
+
+    def _hear(self, policy: str, one: float) -> None:
+        """What a batch says an event cost; by a graph that is work on versions, comparable only with the like."""
+        self._same = self._said[0] == policy and _SAME * self._said[1] < one < self._said[1] / _SAME
+        self._said = policy, one
 
     def _timed(self, running: Running, start: int, stop: int) -> float:
         """By this thread's own clock: on a busy machine the wall's would speak of others."""
@@ -93,10 +115,10 @@ class Adaptive:
 
     # -- with one ---------------------------------------------------------------------------
 
-    def _features(self, running: Running, threads: int, done: int) -> Features:
+    def _features(self, running: Running, threads: int) -> Features:
         versioned = self.compiled.versioned
         return Features(
-            events=running.count - done,
+            events=running.count,
             cost=self.cost or 0.0,
             threads=threads,
             accesses=versioned.accesses(running.fixed["kind"]),
@@ -104,16 +126,17 @@ class Adaptive:
             abort_ratio=self.abort_ratio,
         )
 
-    def _rest(self, running: Running, threads: int, done: int) -> Conducted:
+    def _rest(self, running: Running, features: Features, done: int) -> Conducted:
         """What is left of a batch once the cost of an event is known."""
-        features = self._features(running, threads, done)
         if not self.chooser.worth_a_graph(features):
-            return self._serially(running, done, self.chooser.serial(features, too_little(features)))
-        missing = self.compiled.missing(threads)
+            return self._serially(
+                running, done, self.chooser.serial(features, too_little(features.events, features.cost))
+            )
+        missing = self.compiled.missing(features.threads)
         if missing:
             return self._serially(running, done, self.chooser.serial(features, missing))
         begun = time.perf_counter()
-        batch = self.compiled.versioned.begin(running, Policy(threads=threads), done, running.count)
+        batch = self.compiled.versioned.begin(running, Policy(threads=features.threads), done, running.count)
         graph = batch.graph()
         choice = self.chooser.choose(batch.features(graph, features))
         if choice.policy.scheme == "serial":
@@ -121,8 +144,10 @@ class Adaptive:
         batch.policy = choice.policy
         spent = batch.run(graph, begun)
         self._learn(choice.policy, features, batch, spent)
-        if not done:  # no sample was taken: what the threads did is the best there is
-            self.cost = (spent["useful"] + spent["abort"]) / features.events
+        one = (spent["useful"] + spent["abort"]) / features.events
+        self._hear(choice.policy.name, one)
+        if running.count < _SAMPLED:  # there is nothing better
+            self.cost = one
         return Conducted(choice.policy, choice.why, spent)
 
     def _learn(self, policy: Policy, features: Features, batch: Any, spent: dict[str, float]) -> None:

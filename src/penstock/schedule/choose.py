@@ -8,17 +8,19 @@ A transaction's path is that of all the work of those that wait for each other; 
 chain, so a hot record favours operations. Running ahead of decisions (lazy) pays for aborts twice. What building and
 exploring cost is learned from the batches themselves and kept for the next process (costs.py).
 
-The last choice stands unless another promises to be a tenth faster: two that are nearly as good do not take turns.
+The last choice stands unless another promises to be clearly faster: two that are nearly as good do not take turns.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from penstock.schedule.costs import Costs
 from penstock.schedule.policy import Policy
 
-_BETTER = 0.9
+# Another policy has to promise this much of the time of the last one; a graph, of a serial run's.
+_BETTER, _BETTER_THAN_SERIAL = 0.95, 0.9
 # Below this much work no graph can be worth its building, in seconds.
 LITTLE = 0.5e-3
 # What running ahead has to redo grows with the aborts: each drags along what saw it.
@@ -26,6 +28,8 @@ _DRAGGED = 20.0
 # Of what building costs, the part that is done when the graph is known.
 _SUNK = 0.6
 _BARRIER = 3e-6
+# A thread that keeps to its own share waits where another has an earlier part of a chain: so much of the hottest one.
+_OWN_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,11 @@ class Features:
     def entries(self) -> float:
         return self.events * self.accesses
 
+    @property
+    def piece(self) -> float:
+        """Seconds of one operation."""
+        return self.cost / max(1.0, self.accesses)
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -57,18 +66,36 @@ class Choice:
     seconds: float = 0.0  # what it should take
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    name: str
+    explore: str
+    pieces: bool
+    lazy: bool
+
+
+def _candidate(name: str) -> _Candidate:
+    explore, unit, on_abort = name.split("/")
+    return _Candidate(name, explore, unit == "operation", on_abort == "lazy")
+
+
+# Of two that seem equal the first.
+_WHOLE = tuple(map(_candidate, ("dfs/transaction/eager", "bfs/transaction/eager", "ready/transaction/eager")))
+_ALL = (*_WHOLE, *map(_candidate, ("dfs/operation/lazy", "ready/operation/lazy", "ready/operation/eager")))
+
+
 @dataclass(slots=True)
 class Chooser:
     costs: Costs
     last: str = "serial"
-    estimates: dict[str, float] = field(default_factory=dict)
+    estimates: dict[str, float] = field(default_factory=dict)  # of the last choice
 
     def worth_a_graph(self, f: Features) -> bool:
         """Whether a graph could win if nothing in the batch waited for anything."""
         if f.threads < 2 or f.work < LITTLE:
             return False
-        least = min(self._graph(f, name, 0.0) for name in self._candidates(f))
-        return least < (_BETTER if self.last == "serial" else 1.0) * f.work
+        least = min(self._seconds(f, one, 0.0) for one in (_ALL if f.cut else _WHOLE))
+        return least < (_BETTER_THAN_SERIAL if self.last == "serial" else 1.0) * f.work
 
     def hopeless(self, f: Features) -> bool:
         """Whether a graph would not be worth it even if events cost twice as much as they did lately."""
@@ -80,7 +107,8 @@ class Chooser:
 
     def choose(self, f: Features) -> Choice:
         """Of all candidates the one with the least estimate; f.chain and f.path are known now."""
-        self.estimates = {name: self._graph(f, name, self._path(f, name)) for name in self._candidates(f)}
+        candidates = _ALL if f.cut else _WHOLE
+        self.estimates = {one.name: self._seconds(f, one, _path(f, one)) for one in candidates}
         best = min(self.estimates, key=self.estimates.__getitem__)
         kept = self.estimates.get(self.last)
         if kept is not None and self.estimates[best] > _BETTER * kept:
@@ -91,36 +119,21 @@ class Chooser:
         if f.work < left:
             best = "serial"
         self.last = best
-        return Choice(self._policy(best, f.threads), self._why(f, best), self.estimates[best])
+        return Choice(_policy(best, f.threads), self._why(f, best), self.estimates[best])
 
-    def _candidates(self, f: Features) -> list[str]:
-        names = ["bfs/transaction/eager", "dfs/transaction/eager", "ready/transaction/eager"]
-        if f.cut:
-            names += ["dfs/operation/lazy", "ready/operation/lazy", "ready/operation/eager"]
-        return names
-
-    def _graph(self, f: Features, name: str, path: float) -> float:
-        tasks = f.entries if "operation" in name else f.events
-        redo = min(1.0, _DRAGGED * f.abort_ratio) if "lazy" in name else 0.0
-        own = self.costs.of(name, f.threads)
-        work = (f.work * (1 + redo) + tasks * own.task) / f.threads
-        if name.startswith("bfs"):  # every stratum ends with a barrier, and with threads that have nothing left to do
-            work += f.chain * (_BARRIER + f.cost / 2)
-        return own.start + f.entries * own.entry + max(work, path)
-
-    def _path(self, f: Features, name: str) -> float:
-        if "transaction" in name:
-            return f.path * f.cost
-        one = f.cost / max(1.0, f.accesses)
-        # Cautious operations wait for whole transactions, whose pieces run side by side.
-        return (max(f.chain, f.path) if name.endswith("eager") else f.chain) * one
-
-    def _policy(self, name: str, threads: int) -> Policy:
-        return Policy.serial() if name == "serial" else Policy.parse(name, threads)
+    def _seconds(self, f: Features, one: _Candidate, path: float) -> float:
+        own = self.costs.of(one.name, f.threads)
+        redo = _redone(f) if one.lazy else 0.0
+        tasks = f.entries if one.pieces else f.events
+        work, waits = (f.work * (1 + redo) + tasks * own.task) / f.threads, 0.0
+        if one.explore == "bfs":  # every stratum ends with a barrier, and with threads that have nothing left to do
+            work += max(f.chain, f.path) * (_BARRIER + f.cost / 2)
+        elif one.explore == "dfs":
+            waits = _OWN_SHARE * f.chain * (f.piece if one.pieces else f.cost)
+        return own.start + f.entries * own.entry + max(work, path) + waits
 
     def _why(self, f: Features, best: str) -> str:
-        others = sorted((s, n) for n, s in self.estimates.items() if n != best)
-        seconds, other = others[0]
+        seconds, other = min((s, n) for n, s in self.estimates.items() if n != best)
         return (
             f"{f.events} events of {_time(f.cost)}, {f.accesses:.1f} records each, {f.chain} accesses to the hottest, "
             f"{100 * f.abort_ratio:.0f}% aborted lately: {_time(self.estimates[best])} on {f.threads} threads "
@@ -128,9 +141,27 @@ class Chooser:
         )
 
 
-def too_little(f: Features) -> str:
-    """Why a batch is not worth a graph."""
-    return f"{f.events} events of {_time(f.cost)} are {_time(f.work)} of work: less than a graph would cost"
+def _path(f: Features, one: _Candidate) -> float:
+    if not one.pieces:
+        return f.path * f.cost
+    # Cautious operations wait for whole transactions, whose pieces run side by side; and so does what is redone.
+    cautious = max(f.chain, f.path) * f.piece
+    return f.chain * f.piece + _redone(f) * cautious if one.lazy else cautious
+
+
+def _redone(f: Features) -> float:
+    """The share of the work that running ahead does twice."""
+    return min(1.0, _DRAGGED * f.abort_ratio)
+
+
+@lru_cache(maxsize=256)
+def _policy(name: str, threads: int) -> Policy:
+    return Policy.serial() if name == "serial" else Policy.parse(name, threads)
+
+
+def too_little(events: int, cost: float) -> str:
+    """Why a batch is not worth a graph. Small ones have no time for more words."""
+    return f"{events} events of {1e6 * cost:.3g} us are less work than a graph would cost"
 
 
 def _time(seconds: float) -> str:

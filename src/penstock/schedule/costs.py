@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,10 +25,10 @@ class Cost:
     task: float = 600e-9  # of exploring and of keeping versions, for a task, on one thread
 
 
-# Before anything was measured: on two cores of 2024.
+# Before anything was measured: on two cores of 2024. What counts is how they compare with each other.
 _FIRST = {
-    "bfs/transaction/eager": Cost(entry=60e-9, task=500e-9),
-    "dfs/transaction/eager": Cost(entry=60e-9, task=500e-9),
+    "dfs/transaction/eager": Cost(entry=60e-9, task=450e-9),
+    "bfs/transaction/eager": Cost(entry=60e-9, task=550e-9),
     "ready/transaction/eager": Cost(entry=60e-9, task=700e-9),
     "dfs/operation/lazy": Cost(entry=80e-9, task=300e-9),
     "ready/operation/lazy": Cost(entry=80e-9, task=400e-9),
@@ -40,6 +41,7 @@ class Costs:
     directory: Path | None = None
     known: dict[str, Cost] = field(default_factory=dict)
     changed: bool = False
+    _at_hand: dict[tuple[str, int], Cost] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.directory is not None:
@@ -48,7 +50,23 @@ class Costs:
                 self.known = {name: Cost(**cost) for name, cost in stored.items()}
 
     def of(self, name: str, threads: int) -> Cost:
-        return self.known.get(f"{name}:{threads}") or _FIRST.get(name, Cost())
+        found = self._at_hand.get((name, threads))
+        if found is None:
+            found = self.known.get(f"{name}:{threads}") or self._guess(_FIRST.get(name, Cost()), threads)
+            self._at_hand[name, threads] = found
+        return found
+
+    def _guess(self, first: Cost, threads: int) -> Cost:
+        """A policy that has not run yet: as much dearer than thought as those that have, or it would be preferred to
+        them for nothing but its being unknown."""
+        ran = [(self.known[f"{name}:{threads}"], _FIRST[name]) for name in _FIRST if f"{name}:{threads}" in self.known]
+        if not ran:
+            return first
+        start, entry, task = (
+            math.exp(math.fsum(math.log(max(getattr(own, of), 1e-9) / getattr(was, of)) for own, was in ran) / len(ran))
+            for of in ("start", "entry", "task")
+        )
+        return Cost(first.start * start, first.entry * entry, first.task * task)
 
     def learn(self, name: str, threads: int, *, events: int, entries: int, tasks: int, spent: dict[str, float]) -> None:
         """One batch's truth, in thread-seconds: `construct` and `explore`."""
@@ -61,6 +79,7 @@ class Costs:
         else:
             entry = _towards(entry, max(0.0, building - start) / max(1, entries))
         self.known[f"{name}:{threads}"] = Cost(start, entry, _towards(old.task, spent["explore"] / max(1, tasks)))
+        self._at_hand.clear()
         self.changed = True
 
     def keep(self) -> None:

@@ -1,0 +1,95 @@
+"""The adaptive policy's model: which schedule it expects to take the least time, and that it does not flap."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.schedule.choose import Chooser, Features
+from penstock.schedule.costs import Costs
+from penstock.workloads import StreamingLedger
+
+# A batch as it is when all is well: many dear events that reach different records.
+EASY = Features(events=10_000, cost=10e-6, threads=2, accesses=3.0, cut=True, chain=5)
+
+
+def chosen(features: Features, last: str = "serial") -> str:
+    chooser = Chooser(Costs(), last)
+    assert chooser.worth_a_graph(features)
+    return chooser.choose(features).policy.name
+
+
+@pytest.mark.parametrize(
+    "less",
+    [{"threads": 1}, {"events": 40}, {"cost": 0.1e-6}, {"cost": 0.5e-6, "accesses": 20.0}],
+    ids=["one core", "few events", "cheap events", "dear graph"],
+)
+def test_a_batch_that_a_graph_would_not_pay_for_is_not_worth_one(less: dict[str, Any]) -> None:
+    assert Chooser(Costs()).worth_a_graph(EASY)
+    assert not Chooser(Costs()).worth_a_graph(replace(EASY, **less))
+
+
+def test_the_choice_follows_what_the_batch_is_like() -> None:
+    assert chosen(EASY) == "dfs/transaction/eager"
+    # One chain of whole transactions, whose operations on other records need not wait.
+    hot = replace(EASY, chain=3_000, path=9_000.0, threads=8)
+    assert chosen(hot) in ("dfs/operation/lazy", "ready/operation/lazy")
+    # But running ahead is no good where many abort.
+    assert not chosen(replace(hot, abort_ratio=0.5)).endswith("lazy")
+    assert "transaction" in chosen(replace(hot, threads=2, cut=False))
+    # Who keeps to its own share waits at the hottest record.
+    assert chosen(replace(EASY, cut=False, chain=2_000, path=6_000.0)) == "ready/transaction/eager"
+    # All in one line, and the graph is there already: it still does not pay.
+    assert chosen(replace(EASY, cut=False, chain=9_000, path=10_000.0)) == "serial"
+
+
+def test_two_that_are_nearly_as_good_do_not_take_turns() -> None:
+    chooser = Chooser(Costs())
+    seen = set()
+    for k in range(20):
+        chooser.choose(replace(EASY, events=10_000 + 7 * (k % 2), chain=5 + 20 * (k % 2)))
+        seen.add(chooser.last)
+    assert len(seen) == 1
+    near = chooser.estimates["ready/transaction/eager"] / chooser.estimates["dfs/transaction/eager"]
+    assert 1.0 < near < 1 / 0.95
+    assert chosen(EASY, last="ready/transaction/eager") == "ready/transaction/eager"
+
+
+def test_a_policy_that_never_ran_is_not_taken_for_cheaper_than_those_that_did(tmp_path: Path) -> None:
+    costs = Costs(tmp_path)
+    before = costs.of("bfs/transaction/eager", 2)
+    for _ in range(20):  # three times as dear as was thought
+        spent = {"construct": 2 * (0.4e-3 + 30_000 * 180e-9), "explore": 10_000 * 1350e-9}
+        costs.learn("dfs/transaction/eager", 2, events=10_000, entries=30_000, tasks=10_000, spent=spent)
+    ran, guessed = costs.of("dfs/transaction/eager", 2), costs.of("bfs/transaction/eager", 2)
+    assert 2.5 < ran.task / 450e-9 < 3.1
+    assert guessed.task / before.task == pytest.approx(ran.task / 450e-9)
+    assert costs.of("bfs/transaction/eager", 4) == before  # other threads are another matter
+    costs.keep()
+    assert Costs(tmp_path).of("dfs/transaction/eager", 2) == ran
+
+
+def test_a_batch_is_sampled_until_it_says_the_same_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And then from time to time; and again when it changes."""
+    knobs = StreamingLedger(cost_us=3.0, batch=2_500, keys=5_000, abort_ratio=0.0)
+    with knobs.app().open() as db:
+        for table, rows in knobs.tables().items():
+            db.load(table, rows)
+        db.warm()
+        adaptive = db._conductor.groups[0][1]
+        sampled = []
+
+        def sample(running: Any) -> int:
+            sampled.append(db.version)
+            return type(adaptive)._sample(adaptive, running)
+
+        monkeypatch.setattr(adaptive, "_sample", sample)
+        monkeypatch.setattr(adaptive, "_hear", lambda policy, one: setattr(adaptive, "_same", True))
+        for number in range(12):
+            db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
+        assert sampled == [0, 9]
+        adaptive._same = False
+        db.run(knobs.events(12), policy=ps.Policy.adaptive(2))
+        assert sampled == [0, 9, 12]
