@@ -27,7 +27,11 @@ BUILD_REPEATS = 7
 
 
 def scaling(cores: list[int], *, quick: bool = False, repeat: int = 2) -> dict[str, Any]:
-    base = StreamingLedger(cost_us=0.3, batch=500) if quick else StreamingLedger(cost_us=10.0, batch=102_400)
+    base = (
+        StreamingLedger(cost_us=0.3, batch=500)
+        if quick
+        else StreamingLedger(cost_us=10.0, batch=102_400, abort_ratio=0.0)
+    )
     report: dict[str, Any] = heading() | {"workload": describe(base), "cores": cores, "repeat": repeat}
     print(f"{report['machine']}\n{report['command']}\n")
     policies = [Policy.serial(), *(p for threads in cores for p in parsed(POLICIES, threads))]

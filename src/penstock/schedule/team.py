@@ -44,8 +44,9 @@ class Team:
             if failure is not None:
                 raise failure
 
-    def split(self, threads: int, count: int, work: Callable[[int, int], None], least: int = 1024) -> None:
-        """work(start, stop) over `count` things, a range a thread; few things are not worth a second thread."""
+    def split(self, threads: int, count: int, work: Callable[[int, int], None], least: int) -> None:
+        """work(start, stop) over `count` things, a range a thread, but for fewer things than `least` no thread more: it
+        takes 60 us to get one going, and they get going one after the other."""
         threads = max(1, min(threads, count // least))
         bounds = [count * k // threads for k in range(threads + 1)]
         self.each(threads, lambda k: work(bounds[k], bounds[k + 1]))

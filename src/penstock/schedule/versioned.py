@@ -41,6 +41,9 @@ from penstock.state.lanes import dtype
 from penstock.state.table import USED
 
 _CALLED = (atomics, explore, graphs)  # by generated source
+# How many events, or entries, are worth a thread: where each has to be looked up in memory, and where it is a few
+# instructions on arrays.
+HEAVY, LIGHT = 1024, 8192
 
 
 class Versioned:
@@ -130,9 +133,9 @@ class Batch:
         given["touched"] = self.missing  # only `work` lists what it touched, each thread in a list of its own
         return [given[a.name] for a in wanted]
 
-    def split(self, work: Callable[[int, int], None]) -> None:
+    def split(self, work: Callable[[int, int], None], least: int = LIGHT) -> None:
         """work(start, stop) over the events, a range a thread."""
-        self.team.split(self.threads, self.count, work)
+        self.team.split(self.threads, self.count, work, least)
 
     def _lay_rows(self) -> None:
         """Number the rows of all tables through."""
@@ -191,7 +194,7 @@ class Batch:
         accesses = self.versioned.function("accesses", counting, 0, 0, 0)
         if self.versioned.widths is None:
             arguments = self.arguments()
-            self.split(lambda a, b: accesses(counting, COUNT, a, b, *arguments))
+            self.split(lambda a, b: accesses(counting, COUNT, a, b, *arguments), HEAVY)
         else:
             first[1:] = self.versioned.widths[self.kind]
         np.cumsum(first, out=first)
@@ -206,7 +209,7 @@ class Batch:
         stamp, total = self.versioned.stamp(), int(self.rows[-1])
         tails, writers = self.memory.take("tails", total), self.memory.take("writers", total)
         self.tails = tails
-        shares = max(1, min(self.threads, self.entries // 1024))
+        shares = max(1, min(self.threads, self.entries // LIGHT))
         self.team.each(shares, lambda k: link(graph, tails, writers, stamp, k, shares))
         return graph
 
@@ -218,7 +221,7 @@ class Batch:
             owners(graph, a, b)
             accesses(graph, FIND, a, b, *arguments)
 
-        self.split(find)
+        self.split(find, HEAVY)
         if not self.missing.any():
             return
         full = False
@@ -268,7 +271,7 @@ class Batch:
     def install(self, graph: Graph) -> None:
         function = self.versioned.function("install", graph, 0, 0)
         arguments = self.arguments()
-        self.team.split(self.threads, self.entries, lambda a, b: function(graph, a, b, *arguments))
+        self.team.split(self.threads, self.entries, lambda a, b: function(graph, a, b, *arguments), HEAVY)
 
 
 def _widths(plan: Plan) -> tuple[Any, Any]:
