@@ -53,7 +53,7 @@ def test_regret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert point["best_ms"] == min(point["fixed_ms"].values())
     assert point["regret"] == pytest.approx(point["adaptive_ms"] / point["best_ms"] - 1)
     assert report["summary"]["worst_regret"] == point["regret"]
-    dynamic = report["dynamic"]
+    (dynamic,) = report["dynamic"]
     assert set(dynamic["totals"]) == {*FEW, "adaptive"}
     for total in dynamic["totals"].values():
         assert total["sum"] == pytest.approx(sum(total[phase.name] for phase in PHASES))

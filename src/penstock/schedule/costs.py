@@ -13,7 +13,7 @@ _FILE = "schedule-costs.json"
 # How much of a new measurement is taken over.
 _LEARN = 0.3
 # Large batches tell what an access costs to build in, small ones what a batch costs to begin with.
-_LARGE, _SMALL = 8192, 512
+_LARGE, _SMALL = 2048, 512
 
 
 @dataclass(frozen=True, slots=True)

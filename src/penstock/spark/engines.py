@@ -74,9 +74,9 @@ def _compiled_away(event: Any) -> Any:
 
 
 def engine(wanted: Opening) -> Engine:
-    """This process's engine for the directory; opened if it is not, as soon as the directory is free."""
+    """This process's engine for the directory; opened if it is not, as soon as the directory is free. For a query that
+    is running: whoever starts one has closed what the one before it left."""
     with _mutex:
-        _close_ended(wanted.path)
         until = time.monotonic() + LEAVES_S
         while wanted.path not in _held:
             try:
