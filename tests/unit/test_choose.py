@@ -39,6 +39,7 @@ def test_the_choice_follows_what_the_batch_is_like() -> None:
     # But running ahead is no good where many abort.
     assert not chosen(replace(hot, abort_ratio=0.5)).endswith("lazy")
     assert "transaction" in chosen(replace(hot, threads=2, cut=False))
+    assert "transaction" in chosen(replace(EASY, abort_ratio=0.9), last="ready/operation/eager")
     # Who keeps to its own share waits at the hottest record.
     assert chosen(replace(EASY, cut=False, chain=2_000, path=6_000.0)) == "ready/transaction/eager"
     # All in one line, and the graph is there already: it still does not pay.

@@ -23,7 +23,7 @@ _SERIAL = Policy.serial()
 _SAMPLES, _SAMPLED = (16, 64, 256), 2048
 # If that is about what it was, it counts for this much; else for all.
 _ABOUT, _COUNTS = 2.0, 0.3
-# While batches say of themselves that they are as the one before, to within this ratio, so many are not sampled.
+# While batches say of themselves that they are as the last that was sampled, to within this ratio, so many are not.
 _SAME, _TRUST = 0.85, 8
 # A batch tells what an event costs if it is not so small that calling the kernel is most of it.
 _TELLING, _TELLS = 512, 2e-3
@@ -98,14 +98,18 @@ class Adaptive:
         return done
 
     def _steady(self) -> bool:
-        """Whether the last two batches said the same of themselves, so that this one need not be asked."""
+        """Whether the last batch said the same of itself as the last that was sampled, so that this one need not be."""
         self._unsampled += 1
         return self._same and self._unsampled <= _TRUST
 
     def _hear(self, policy: str, one: float) -> None:
         """What a batch says an event cost; by a graph that is work on versions, comparable only with the like."""
-        self._same = self._said[0] == policy and _SAME * self._said[1] < one < self._said[1] / _SAME
-        self._said = policy, one
+        before, said = self._said
+        self._same = before == policy and _SAME * said < one < said / _SAME
+        if before == policy != "serial" and not self._same and self.cost is not None:
+            self.cost *= one / said  # events have become dearer, or cheaper, by as much
+        if not self._same or self._unsampled == 0:
+            self._said = policy, one
 
     def _timed(self, running: Running, start: int, stop: int) -> float:
         """By this thread's own clock: on a busy machine the wall's would speak of others."""

@@ -23,6 +23,8 @@ from penstock.schedule.policy import Policy
 _BETTER, _BETTER_THAN_SERIAL = 0.95, 0.9
 # Below this much work no graph can be worth its building, in seconds.
 LITTLE = 0.5e-3
+# A whole transaction that aborts stops there; in pieces, the others run to their end: so much more of it.
+_STOPPED = 0.8
 # What running ahead has to redo grows with the aborts: each drags along what saw it.
 _DRAGGED = 20.0
 # Of what building costs, the part that is done when the graph is known.
@@ -125,7 +127,8 @@ class Chooser:
         own = self.costs.of(one.name, f.threads)
         redo = _redone(f) if one.lazy else 0.0
         tasks = f.entries if one.pieces else f.events
-        work, waits = (f.work * (1 + redo) + tasks * own.task) / f.threads, 0.0
+        done = f.work / (1 - _STOPPED * f.abort_ratio) if one.pieces else f.work
+        work, waits = (done * (1 + redo) + tasks * own.task) / f.threads, 0.0
         if one.explore == "bfs":  # every stratum ends with a barrier, and with threads that have nothing left to do
             work += max(f.chain, f.path) * (_BARRIER + f.cost / 2)
         elif one.explore == "dfs":
