@@ -14,6 +14,9 @@ _FILE = "schedule-costs.json"
 _LEARN = 0.3
 # Large batches tell what an access costs to build in, small ones what a batch costs to begin with.
 _LARGE, _SMALL = 2048, 512
+# What exploring takes is what is left of the threads' time besides work, which is sampled. Where a task is work for
+# longer than this, in seconds, what is left is the error of that.
+_DEAR = 3e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,10 @@ class Costs:
             start = _towards(start, max(0.0, building - entries * entry))
         else:
             entry = _towards(entry, max(0.0, building - start) / max(1, entries))
-        self.known[f"{name}:{threads}"] = Cost(start, entry, _towards(old.task, spent["explore"] / max(1, tasks)))
+        task = old.task
+        if spent["useful"] < _DEAR * tasks:
+            task = _towards(task, spent["explore"] / max(1, tasks))
+        self.known[f"{name}:{threads}"] = Cost(start, entry, task)
         self._at_hand.clear()
         self.changed = True
 
