@@ -19,8 +19,9 @@ from functools import lru_cache
 from penstock.schedule.costs import Costs
 from penstock.schedule.policy import Policy
 
-# Another policy has to promise this much of the time of the last one; a graph, of a serial run's.
-_BETTER, _BETTER_THAN_SERIAL = 0.95, 0.9
+# Another policy has to promise this much of the time of the last one; a graph, of a serial run's; a serial run, of what
+# is left to do when the graph is there.
+_BETTER, _BETTER_THAN_SERIAL, _BETTER_THAN_GRAPH = 0.95, 0.9, 0.95
 # Below this much work no graph can be worth its building, in seconds.
 LITTLE = 0.5e-3
 # A whole transaction that aborts stops there; in pieces, the others run to their end: so much more of it.
@@ -96,7 +97,7 @@ class Chooser:
         """Whether a graph could win if nothing in the batch waited for anything."""
         if f.threads < 2 or f.work < LITTLE:
             return False
-        least = min(self._seconds(f, one, 0.0) for one in (_ALL if f.cut else _WHOLE))
+        least = min(self._seconds(f, one) for one in (_ALL if f.cut else _WHOLE))
         return least < (_BETTER_THAN_SERIAL if self.last == "serial" else 1.0) * f.work
 
     def hopeless(self, f: Features) -> bool:
@@ -110,20 +111,20 @@ class Chooser:
     def choose(self, f: Features) -> Choice:
         """Of all candidates the one with the least estimate; f.chain and f.path are known now."""
         candidates = _ALL if f.cut else _WHOLE
-        self.estimates = {one.name: self._seconds(f, one, _path(f, one)) for one in candidates}
+        self.estimates = {one.name: self._seconds(f, one) for one in candidates}
         best = min(self.estimates, key=self.estimates.__getitem__)
         kept = self.estimates.get(self.last)
         if kept is not None and self.estimates[best] > _BETTER * kept:
             best = self.last
-        # By now the graph is there: what it cost is spent either way.
+        # By now the graph is there: what it cost is spent either way, and a serial run would be a waste of it.
         left = self.estimates[best] - _SUNK * f.entries * self.costs.of(best, f.threads).entry
         self.estimates["serial"] = f.work
-        if f.work < left:
+        if f.work < _BETTER_THAN_GRAPH * left:
             best = "serial"
         self.last = best
         return Choice(_policy(best, f.threads), self._why(f, best), self.estimates[best])
 
-    def _seconds(self, f: Features, one: _Candidate, path: float) -> float:
+    def _seconds(self, f: Features, one: _Candidate) -> float:
         own = self.costs.of(one.name, f.threads)
         redo = _redone(f) if one.lazy else 0.0
         tasks = f.entries if one.pieces else f.events
@@ -133,7 +134,7 @@ class Chooser:
             work += max(f.chain, f.path) * (_BARRIER + f.cost / 2)
         elif one.explore == "dfs":
             waits = _OWN_SHARE * f.chain * (f.piece if one.pieces else f.cost)
-        return own.start + f.entries * own.entry + max(work, path) + waits
+        return own.start + f.entries * own.entry + max(work, _path(f, one, own.task)) + waits
 
     def _why(self, f: Features, best: str) -> str:
         seconds, other = min((s, n) for n, s in self.estimates.items() if n != best)
@@ -144,12 +145,12 @@ class Chooser:
         )
 
 
-def _path(f: Features, one: _Candidate) -> float:
+def _path(f: Features, one: _Candidate, task: float) -> float:
     if not one.pieces:
-        return f.path * f.cost
+        return f.path * (f.cost + task)
     # Cautious operations wait for whole transactions, whose pieces run side by side; and so does what is redone.
-    cautious = max(f.chain, f.path) * f.piece
-    return f.chain * f.piece + _redone(f) * cautious if one.lazy else cautious
+    cautious = max(f.chain, f.path) * (f.piece + task)
+    return f.chain * (f.piece + task) + _redone(f) * cautious if one.lazy else cautious
 
 
 def _redone(f: Features) -> float:
