@@ -17,6 +17,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import StateError
+from penstock.execute import native
 from penstock.state import tables as tables_module
 from penstock.testing import assert_same_outcomes, assert_same_tables
 
@@ -628,6 +629,26 @@ def test_strings_are_forgotten_in_a_durable_database_too(tmp_path: Path, monkeyp
 
 
 # -- the cache of compiled kernels --------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_while_a_kernel_is_being_loaded_leaves_the_child_able_to_load() -> None:
+    """Another thread may be compiling in the background; the child has its lock, but not the thread."""
+    with native._loading:
+        child = os.fork()
+        if child == 0:
+            try:
+                bank.open().close()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        deadline = time.monotonic() + 60
+        while (done := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if done[0] == 0:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+    assert done[0] == child and os.waitstatus_to_exitcode(done[1]) == 0
 
 
 @pytest.mark.parametrize("kind", ["a file", "read-only", "below a file"])

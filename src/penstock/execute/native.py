@@ -37,6 +37,7 @@ from penstock.state.lanes import dtype
 from penstock.state.tables import Tables
 
 _loading = threading.Lock()
+_unfinished: list[str] = []  # modules that are being loaded
 # What generated source calls: a kernel kept on disk is good only for these very helpers.
 _HELPERS = (kernels, steps, hashing, jit, prefetch, strings)
 # Straight-line transactions write at most this often; loops grow the log when they need to.
@@ -277,9 +278,23 @@ def _import(name: str, source: str, names: dict[str, Any]) -> Any:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     vars(module).update(names)
+    _unfinished.append(name)
     sys.modules[name] = module  # numba finds a cached function's module by name
     spec.loader.exec_module(module)
+    _unfinished.remove(name)
     return module
+
+
+def _after_fork() -> None:
+    """The thread that was loading a module, and held the lock, is not in the child."""
+    global _loading
+    _loading = threading.Lock()
+    while _unfinished:
+        sys.modules.pop(_unfinished.pop(), None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _source_of(module: Any) -> str:
