@@ -280,8 +280,10 @@ def _import(name: str, source: str, names: dict[str, Any]) -> Any:
     vars(module).update(names)
     _unfinished.append(name)
     sys.modules[name] = module  # numba finds a cached function's module by name
-    spec.loader.exec_module(module)
-    _unfinished.remove(name)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        _unfinished.remove(name)
     return module
 
 

@@ -18,7 +18,6 @@ from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
 from penstock.schedule.policy import Conducted, Policy
 
-_SERIAL = Policy.serial()
 # The first events of a batch, run serially, tell what one costs: few if they are dear; in a small batch, none.
 _SAMPLES, _SAMPLED = (16, 64, 256), 2048
 # If that is about what it was, it counts for this much; else for all.
@@ -65,9 +64,8 @@ class Adaptive:
 
     # -- without a graph --------------------------------------------------------------------
 
-    def _plainly(self, running: Running, why: str) -> Conducted:
-        self.chooser.last = "serial"
-        return self._serially(running, 0, Choice(_SERIAL, why))
+    def _plainly(self, running: Running, why: str, done: int = 0) -> Conducted:
+        return self._serially(running, done, self.chooser.serial(why))
 
     def _serially(self, running: Running, done: int, choice: Choice) -> Conducted:
         # By the wall clock: a thread's own takes longer to read than a small batch can spare. Of two batches the
@@ -133,12 +131,10 @@ class Adaptive:
     def _rest(self, running: Running, features: Features, done: int) -> Conducted:
         """What is left of a batch once the cost of an event is known."""
         if not self.chooser.worth_a_graph(features):
-            return self._serially(
-                running, done, self.chooser.serial(features, too_little(features.events, features.cost))
-            )
+            return self._plainly(running, too_little(features.events, features.cost), done)
         missing = self.compiled.missing(features.threads)
         if missing:
-            return self._serially(running, done, self.chooser.serial(features, missing))
+            return self._plainly(running, missing, done)
         begun = time.perf_counter()
         batch = self.compiled.versioned.begin(running, Policy(threads=features.threads), done, running.count)
         graph = batch.graph()

@@ -66,7 +66,6 @@ class Features:
 class Choice:
     policy: Policy
     why: str
-    seconds: float = 0.0  # what it should take
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +103,9 @@ class Chooser:
         """Whether a graph would not be worth it even if events cost twice as much as they did lately."""
         return not self.worth_a_graph(replace(f, cost=2 * f.cost))
 
-    def serial(self, f: Features, why: str) -> Choice:
+    def serial(self, why: str) -> Choice:
         self.last = "serial"
-        return Choice(Policy.serial(), why, f.work)
+        return Choice(_policy("serial", 1), why)
 
     def choose(self, f: Features) -> Choice:
         """Of all candidates the one with the least estimate; f.chain and f.path are known now."""
@@ -122,7 +121,7 @@ class Chooser:
         if f.work < _BETTER_THAN_GRAPH * left:
             best = "serial"
         self.last = best
-        return Choice(_policy(best, f.threads), self._why(f, best), self.estimates[best])
+        return Choice(_policy(best, f.threads), self._why(f, best))
 
     def _seconds(self, f: Features, one: _Candidate) -> float:
         own = self.costs.of(one.name, f.threads)
