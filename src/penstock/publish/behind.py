@@ -6,13 +6,31 @@ version to be written again, and no others. A failure stays: whoever waits is to
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+# With so few cores, what is done beside the stream must not hold up what the stream waits for.
+FEW_CORES = (os.cpu_count() or 1) <= 2
+_NICE = 10
+
+
+def beside(name: str) -> ThreadPoolExecutor:
+    """One thread for work that nobody waits for yet."""
+    return ThreadPoolExecutor(1, name, initializer=_step_back)
+
+
+def _step_back() -> None:
+    """Let others go first. Linux alone gives a thread a priority of its own; elsewhere it would be the process's."""
+    if FEW_CORES and sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 class Behind:
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, "penstock-outcomes")
+        self._pool = beside("penstock-outcomes")
         self._last: Future[None] | None = None
 
     def put(self, write: Callable[[], None]) -> None:

@@ -47,13 +47,15 @@ class OutcomeFiles:
 
 def _write(outcomes: pa.Table, file: Any) -> None:
     """Half the work of write_table's defaults: few words repeat in columns of dictionaries, and they are written as
-    they are; a ts is near the one before; statistics are kept where a reader may skip by them."""
+    they are; a ts is near the one before, and so is most often an id; statistics are kept where a reader may skip by
+    them."""
     words = [f.name for f in outcomes.schema if pa.types.is_dictionary(f.type)]
+    near = ["ts", *(f.name for f in outcomes.schema if f.name == "id" and pa.types.is_integer(f.type))]
     pq.write_table(
         outcomes,
         file,
         use_dictionary=[*words, "version"],
-        column_encoding={"ts": "DELTA_BINARY_PACKED"},
+        column_encoding=dict.fromkeys(near, "DELTA_BINARY_PACKED"),
         write_statistics=["ts", "version"],
         store_schema=False,  # it would make readers of Arrow see dictionaries where others see strings
     )

@@ -17,9 +17,8 @@ known, is read and run; when Spark asks for it, it only has to happen (`Database
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +28,13 @@ import pyarrow.parquet as pq
 from penstock.declare.model import EventDef, Program
 from penstock.errors import InputError
 from penstock.execute.casting import column
-from penstock.publish.behind import Behind
+from penstock.publish.behind import FEW_CORES, Behind, beside
 from penstock.spark.files import Listed
 
 _REPLACE = "replace the file by one that fits, and start the query again"
 
-# With so few cores, Spark between two batches is slowed down by as much as we gain if we take all of them. So files are
+# With few cores, Spark between two batches is slowed down by as much as we gain if we take all of them. So files are
 # read by one thread, and outcomes written first, unless these are many.
-FEW_CORES = (os.cpu_count() or 1) <= 2
 FEW_OUTCOMES_S = 0.015
 
 Spans = dict[str, tuple[int, int]]  # event -> number of its first file, and of the one after its last
@@ -77,7 +75,7 @@ class Ahead:
     """Reads the files of a batch and, once Spark is told that it is done, does what can be done of the next."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, "penstock-ahead")
+        self._pool = beside("penstock-ahead")
         self._coming: dict[tuple[str, ...], Future[pa.Table]] = {}
         self._running: Future[None] | None = None
 
