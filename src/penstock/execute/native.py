@@ -108,7 +108,10 @@ class Kernel:
         given = {a.event.name: a for a in batch.arrived}
         lanes: dict[str, Any] = {}
         for field in self._fields:
-            lanes |= field.lanes(given[field.event], tables) if field.event in given else field.absent
+            if field.event in given:
+                field.put(lanes, given[field.event], tables)
+            else:
+                lanes |= field.absent
         return lanes
 
     def begin(self, tables: Tables, batch: Ordered, lanes: dict[str, Any], number: int) -> Running:
@@ -154,12 +157,13 @@ class _Field:
     offsets: str  # of a list
     absent: dict[str, Any]  # the lanes where a batch has no such event
 
-    def lanes(self, arrived: Arrived, tables: Tables) -> dict[str, Any]:
+    def put(self, lanes: dict[str, Any], arrived: Arrived, tables: Tables) -> None:
         """The field's values, which are not null, and for a list where each begins."""
         array = one_chunk(arrived.table.column(self.place))
         valid = validity(array)
         if self.type.kind != "list":
-            return {self.values: _lane(from_arrow(array, self.type, tables.strings)), self.valid: _lane(valid)}
+            lanes[self.values], lanes[self.valid] = _lane(from_arrow(array, self.type, tables.strings)), _lane(valid)
+            return
         offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
         items = array.values
         if items.null_count:
@@ -167,11 +171,8 @@ class _Field:
             whole = holes[offsets[1:]] == holes[offsets[:-1]]
             valid = whole if valid.size == 0 else valid & whole
         values = from_arrow(items, self.item, tables.strings)
-        return {
-            self.values: _lane(values if values.size else np.zeros(1, values.dtype)),
-            self.valid: _lane(valid),
-            self.offsets: _lane(offsets),
-        }
+        lanes[self.values] = _lane(values if values.size else np.zeros(1, values.dtype))
+        lanes[self.valid], lanes[self.offsets] = _lane(valid), _lane(offsets)
 
 
 def _fields(plan: Plan, arguments: tuple[Argument, ...]) -> tuple[_Field, ...]:
@@ -204,7 +205,8 @@ def _fields(plan: Plan, arguments: tuple[Argument, ...]) -> tuple[_Field, ...]:
 
 def _lane(array: Any) -> Any:
     """An array as kernels take it from an event: not to be written to."""
-    array.setflags(write=False)
+    if array.flags.writeable:
+        array.setflags(write=False)
     return array
 
 

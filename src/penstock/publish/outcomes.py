@@ -49,7 +49,7 @@ class Outcomes:
             status[batch.late] = 2
             committed &= ~batch.late
         columns = [
-            _text(self._number[kind], self._transactions),
+            _text(self._number.take(kind), self._transactions),
             _numbers(batch.ts, self.schema.field(1).type),
             *([] if self._id_type is None else [self._ids(batch)]),
             _text(status, STATUS),

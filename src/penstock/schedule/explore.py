@@ -25,7 +25,9 @@ LINE = 8
 HEAD, LOCK, TOP, FILLED, DONE, _SHARED = (k * LINE for k in range(6))
 # A thread's own: what it has finished but not told, where it stands, its cycles by what they were spent on.
 OWN = 16
-COUNT, CURSOR, LEVEL, USEFUL, WAITING, ABORTING, ALL, RANDOM = range(8)
+COUNT, CURSOR, LEVEL, USEFUL, WAITING, ABORTING, ALL, RANDOM, LIMIT = range(9)
+# Tasks of `order` that a thread takes at a time: what lies side by side in memory is best run by one thread.
+HANDFUL = 4
 
 
 class State(NamedTuple):
@@ -130,12 +132,13 @@ def _take_ready(s: State, me: Any, hint: Any) -> Any:
                 return hint
             _push(s, hint)
             hint = -1
-        head = atomics.load(s.shared, HEAD)
-        if head < s.order.size and top < s.priority[s.order[head]]:
-            head = atomics.add(s.shared, HEAD, 1)
-            if head < s.order.size:
-                task = s.order[head]
-                break
+        if s.own[own + CURSOR] == s.own[own + LIMIT]:
+            _fill(s, own, top)
+        at = s.own[own + CURSOR]
+        if at < s.own[own + LIMIT] and top < s.priority[s.order[at]]:
+            s.own[own + CURSOR] = at + 1
+            task = s.order[at]
+            break
         task = _pop(s) if top >= 0 else -1
         if task >= 0:
             break
@@ -151,6 +154,19 @@ def _take_ready(s: State, me: Any, hint: Any) -> Any:
     if looks:
         s.own[own + WAITING] += atomics.cycles() - begun
     return task
+
+
+@inlined
+def _fill(s: State, own: Any, top: Any) -> None:
+    """Take a handful of the tasks that wait for nothing, or where they are few or not alike, one."""
+    head = atomics.load(s.shared, HEAD)
+    if head >= s.order.size or top >= s.priority[s.order[head]]:
+        return
+    end = head + HANDFUL
+    alike = end + 8 * s.threads * HANDFUL < s.order.size and s.priority[s.order[end - 1]] == s.priority[s.order[head]]
+    many = HANDFUL if alike else 1
+    head = min(atomics.add(s.shared, HEAD, many), s.order.size)
+    s.own[own + CURSOR], s.own[own + LIMIT] = head, min(head + many, s.order.size)
 
 
 @inlined

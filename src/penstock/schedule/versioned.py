@@ -254,6 +254,8 @@ class Batch:
 
     def redo(self, graph: Graph, pieces: Pieces) -> None:
         """After running ahead: run again, cautiously, what aborted and all that saw it."""
+        if (graph.verdict == COMMITTED).all():
+            return
         active = self.memory.take("active", self.count, np.uint8)
         if affected(graph, pieces, active):
             careful = pieces._replace(cautious=np.ones(1, np.int64))
