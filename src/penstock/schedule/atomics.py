@@ -6,6 +6,8 @@ released what it loads; `add` does both.
 
 from __future__ import annotations
 
+import platform
+import sys
 from typing import Any
 
 import numpy as np
@@ -54,6 +56,17 @@ def swap(typingctx: Any, array: Any, at: Any, value: Any) -> Any:
 
 
 @intrinsic
+def swap_if(typingctx: Any, array: Any, at: Any, old: Any, new: Any) -> Any:
+    """array[at] = new if it is old; whether it was."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _place(context, builder, signature, args)
+        return builder.extract_value(builder.cmpxchg(place, args[2], args[3], "acq_rel", "acquire"), 1)
+
+    return types.boolean(array, types.intp, types.int64, types.int64), codegen
+
+
+@intrinsic
 def load(typingctx: Any, array: Any, at: Any) -> Any:
     """array[at], acquiring."""
 
@@ -82,6 +95,55 @@ def give_way(typingctx: Any) -> Any:
         function_type = ir.FunctionType(ir.IntType(32), [])
         function = cgutils.get_or_insert_function(builder.module, function_type, "sched_yield")
         builder.call(function, [])
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+# How Linux lets a thread sleep until a number in memory changes: the number of that call, by machine.
+_FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine(), 0) if sys.platform == "linux" else 0
+_WAIT, _WAKE = 128, 129  # within one process
+
+
+@intrinsic
+def _system_call(typingctx: Any, number: Any, array: Any, at: Any, what: Any, value: Any, time: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word = ir.IntType(64)
+        function_type = ir.FunctionType(word, [word], var_arg=True)
+        function = cgutils.get_or_insert_function(builder.module, function_type, "syscall")
+        array_type = signature.args[1]
+        given = context.make_array(array_type)(context, builder, args[1])
+        place = cgutils.get_item_pointer(context, builder, array_type, given, [args[2]], wraparound=False)
+        limit = context.make_array(signature.args[5])(context, builder, args[5])
+        words = [args[0], builder.ptrtoint(place, word), args[3], args[4], builder.ptrtoint(limit.data, word)]
+        return builder.call(function, [*words, word(0), word(0)])
+
+    return types.int64(types.int64, array, types.intp, types.int64, types.int64, time), codegen
+
+
+@inlined
+def sleep(array: Any, at: Any, value: Any, time: Any) -> None:
+    """Until somebody wakes those who sleep at array[at], if that is still `value`; time: seconds and nanoseconds at
+    most. May also end for no reason."""
+    if _FUTEX:
+        _system_call(_FUTEX, array, at, _WAIT, value & 0xFFFFFFFF, time)
+    else:
+        give_way()
+
+
+@inlined
+def wake(array: Any, at: Any, time: Any) -> None:
+    """All that sleep at array[at]. time: any; it is not used."""
+    if _FUTEX:
+        _system_call(_FUTEX, array, at, _WAKE, 0x7FFFFFFF, time)
+
+
+@intrinsic
+def fence(typingctx: Any) -> Any:
+    """All threads see what was written before as written before what is read after."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.fence("seq_cst")
         return context.get_dummy_value()
 
     return types.void(), codegen

@@ -52,6 +52,7 @@ class Compiled:
         for unit in ("transaction", "operation") if other.cuts.any else ("transaction",):
             for explore in EXPLORE:
                 other.run(running, Policy(explore=explore, unit=unit, threads=threads), 0, 0)
+        other.team.close()
         self.versioned.adopt(other)
         self._warm = True
 

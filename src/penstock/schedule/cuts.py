@@ -61,12 +61,12 @@ class Cuts:
             return self._pieces(of=graph.event, first=numbers, owner=numbers[:-1], shape=shape, cautious=False)
         first = memory.take("pieces", count + 1)
         first[0] = 0
-        batch.split(lambda a, b: shapes(graph, batch.kind, self.of_kind, self.size, shape, first, a, b))
+        batch.together(shapes, graph, batch.kind, self.of_kind, self.size, shape, first)
         np.cumsum(first, out=first)
         of, owner = memory.take("of", batch.entries), memory.take("owner", int(first[-1]))
         cautious = batch.policy.on_abort == "eager"
         found = self._pieces(of=of, first=first, owner=owner, shape=shape, cautious=cautious)
-        batch.split(lambda a, b: deal(graph, found, self.home, a, b))
+        batch.together(deal, graph, found, self.home)
         return found
 
     def _pieces(self, *, cautious: bool, **arrays: Any) -> Pieces:

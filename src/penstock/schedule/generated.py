@@ -9,6 +9,7 @@ import numba as nb
 
 from penstock.execute.codegen.layout import Argument
 from penstock.execute.native import Kernel, compiled, load_module, numba_type
+from penstock.schedule.team import STEP
 
 
 class Generated:
@@ -18,11 +19,15 @@ class Generated:
         self._wanted = tuple(numba_type(a) for a in wanted)
         self._modules: dict[str, Any] = {}
 
-    def function(self, module: str, generate: Callable[[], str], name: str, own: tuple[Any, ...]) -> Any:
-        """A function of a module, compiled for these arguments of its own; generate: the module's source."""
+    def function(
+        self, module: str, generate: Callable[[], str], name: str, own: tuple[Any, ...], *, step: bool = False
+    ) -> Any:
+        """A function of a module, compiled for these arguments of its own; generate: the module's source; step: whether
+        it is one for a team."""
         if module not in self._modules:
             self._modules[module] = load_module(generate(), self._kernel.names(), self._called)
-        return compiled(getattr(self._modules[module], name), (*(nb.typeof(a) for a in own), *self._wanted))
+        first = STEP if step else ()
+        return compiled(getattr(self._modules[module], name), (*first, *(nb.typeof(a) for a in own), *self._wanted))
 
     def adopt(self, other: Generated) -> None:
         """Take over what another has compiled."""

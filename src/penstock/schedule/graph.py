@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.schedule.team import ALL, hand, handed, share
 from penstock.state.jit import borrowed, inlined, kernel
 
 
@@ -74,21 +75,23 @@ _ENTRY = (1 << _SHIFT) - 1
 
 
 @kernel
-def link(g: Graph, tails: Any, writers: Any, stamp: Any, share: Any, shares: Any) -> None:
+def link(box: Any, me: Any, threads: Any, g: Graph, tails: Any, writers: Any, stamp: Any) -> Any:
     """The chains of one share of the records. Threads link disjoint shares."""
+    if me == ALL:
+        return hand(box, threads, handed((box, me, threads, g, tails, writers, stamp)))
     g = borrowed(g)
     tagged = stamp << _SHIFT
     for e in range(g.record.size):
         r = g.record[e]
         if r < 0:
-            if share == 0:
+            if me == 0:
                 g.canon[e] = e
                 g.prev[e] = g.next[e] = -1
                 g.rank[e] = 0
             continue
         # Neighbouring records belong to one share, so that two threads do not write to one cache line. Threads pass
         # over most entries here, so this must be cheap: a division would take as long as all the rest.
-        if (((r >> 6) & 1023) * shares) >> 10 != share:
+        if (((r >> 6) & 1023) * threads) >> 10 != me:
             continue
         tail = tails[r]
         g.rank[e] = 0
@@ -115,6 +118,7 @@ def link(g: Graph, tails: Any, writers: Any, stamp: Any, share: Any, shares: Any
             if g.prev[e] >= 0:
                 g.last[g.prev[e]] = 0
             writers[r] = tagged | e
+    return 0
 
 
 @kernel
@@ -160,9 +164,14 @@ class Pieces(NamedTuple):
 
 
 @kernel
-def shapes(g: Graph, kind: Any, shape_of: Any, size: Any, shape: Any, first: Any, start: Any, stop: Any) -> None:
+def shapes(
+    box: Any, me: Any, threads: Any, g: Graph, kind: Any, shape_of: Any, size: Any, shape: Any, first: Any
+) -> Any:
     """Which events are cut, and into how many pieces. One that means the same record twice stays whole."""
+    if me == ALL:
+        return hand(box, threads, handed((box, me, threads, g, kind, shape_of, size, shape, first)))
     g = borrowed(g)
+    start, stop = share(shape.size, me, threads)
     for i in range(start, stop):
         found = shape_of[kind[i]] if kind[i] < shape_of.size else 0
         for e in range(g.first[i], g.first[i + 1]):
@@ -170,24 +179,32 @@ def shapes(g: Graph, kind: Any, shape_of: Any, size: Any, shape: Any, first: Any
                 found = 0
         shape[i] = found
         first[i + 1] = size[found]
+    return 0
 
 
 @kernel
-def deal(g: Graph, p: Pieces, home: Any, start: Any, stop: Any) -> None:
+def deal(box: Any, me: Any, threads: Any, g: Graph, p: Pieces, home: Any) -> Any:
     """The piece of every entry, and the event of every piece. home: shape, site -> piece of the event."""
+    if me == ALL:
+        return hand(box, threads, handed((box, me, threads, g, p, home)))
     g, p = borrowed(g), borrowed(p)
+    start, stop = share(p.shape.size, me, threads)
     for i in range(start, stop):
         p0 = p.first[i]
         for k in range(p0, p.first[i + 1]):
             p.owner[k] = i
         for e in range(g.first[i], g.first[i + 1]):
             p.of[e] = p0 + (home[p.shape[i], e - g.first[i]] if p.shape[i] else 0)
+    return 0
 
 
 @kernel
-def gates(p: Pieces, undecided: Any, gate: Any, start: Any, stop: Any) -> None:
+def gates(box: Any, me: Any, threads: Any, p: Pieces, undecided: Any, gate: Any) -> Any:
     """What has to happen before a piece's versions may be seen."""
+    if me == ALL:
+        return hand(box, threads, handed((box, me, threads, p, undecided, gate)))
     p = borrowed(p)
+    start, stop = share(p.shape.size, me, threads)
     for i in range(start, stop):
         n = 0
         for k in range(p.size[p.shape[i]]):
@@ -195,6 +212,7 @@ def gates(p: Pieces, undecided: Any, gate: Any, start: Any, stop: Any) -> None:
         undecided[i] = n
         for k in range(p.first[i], p.first[i + 1]):
             gate[k] = 1 + (n > 0)
+    return 0
 
 
 @kernel
@@ -216,9 +234,12 @@ def affected(g: Graph, p: Pieces, active: Any) -> Any:
 
 
 @kernel
-def waits(g: Graph, p: Pieces, active: Any, pending: Any, start: Any, stop: Any) -> None:
+def waits(box: Any, me: Any, threads: Any, g: Graph, p: Pieces, active: Any, pending: Any) -> Any:
     """How many versions, and pieces of its own event, each piece waits for; those of events not active wait forever."""
+    if me == ALL:
+        return hand(box, threads, handed((box, me, threads, g, p, active, pending)))
     g, p = borrowed(g), borrowed(p)
+    start, stop = share(p.shape.size, me, threads)
     for i in range(start, stop):
         for k in range(p.first[i], p.first[i + 1]):
             pending[k] = 0 if active[i] else -1
@@ -229,6 +250,7 @@ def waits(g: Graph, p: Pieces, active: Any, pending: Any, start: Any, stop: Any)
             pending[p.of[e]] += g.canon[e] == e and w >= 0 and active[g.event[w]] > 0
         for d in range(p.edges[p.shape[i]], p.edges[p.shape[i] + 1]):
             pending[p.first[i] + p.target[d]] += 1
+    return 0
 
 
 @kernel
@@ -259,14 +281,17 @@ def depths(g: Graph, p: Pieces, active: Any, depth: Any, decided: Any) -> Any:
 
 
 @kernel
-def reaches(g: Graph, p: Pieces, tails: Any, reach: Any, start: Any, stop: Any) -> Any:
-    """How much of a chain still lies ahead of each piece, on the longest of its chains; the most of all.
+def reaches(box: Any, me: Any, threads: Any, g: Graph, p: Pieces, tails: Any, reach: Any, most: Any) -> Any:
+    """How much of a chain still lies ahead of each piece, on the longest of its chains; most: of each thread's.
 
     A path through the graph may change chains and be longer; but it is the hot record's chain that must not wait,
     and unlike paths, chains can be measured by many threads at once.
     """
+    if me == ALL:
+        return hand(box, threads, handed((box, me, threads, g, p, tails, reach, most)))
     g, p = borrowed(g), borrowed(p)
-    most = 1
+    found = 1
+    start, stop = share(p.shape.size, me, threads)
     for i in range(start, stop):
         for k in range(p.first[i], p.first[i + 1]):
             reach[k] = 1
@@ -274,8 +299,9 @@ def reaches(g: Graph, p: Pieces, tails: Any, reach: Any, start: Any, stop: Any) 
             if g.record[e] >= 0:
                 ahead = g.rank[tails[g.record[e]] & _ENTRY] - g.rank[g.canon[e]] + 1
                 reach[p.of[e]] = max(reach[p.of[e]], ahead)
-                most = max(most, ahead)
-    return most
+                found = max(found, ahead)
+    most[me] = found
+    return 0
 
 
 @kernel

@@ -66,7 +66,7 @@ class Locked:
         size = partitions or int(batch.rows[-1])
         held = locks.locks(batch.memory, graph, policy.scheme, batch.threads, size, self.jitter)
         if policy.scheme != "none":
-            batch.split(lambda a, b: locks.claim(graph, held.claims, partitions, a, b))
+            batch.together(locks.claim, graph, held.claims, partitions)
         return held
 
     # -- threads ----------------------------------------------------------------------------

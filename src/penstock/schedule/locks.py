@@ -24,6 +24,7 @@ import numpy as np
 
 from penstock.schedule import atomics
 from penstock.schedule.graph import Graph, Memory
+from penstock.schedule.team import ALL, hand, handed, share
 from penstock.state.hashing import mix
 from penstock.state.jit import borrowed, inlined, kernel
 
@@ -79,9 +80,12 @@ def locks(memory: Memory, g: Graph, scheme: str, threads: int, size: int, jitter
 
 
 @kernel
-def claim(g: Graph, claims: Any, partitions: Any, start: Any, stop: Any) -> None:
+def claim(box: Any, me: Any, threads: Any, g: Graph, claims: Any, partitions: Any) -> Any:
     """What these events lock: records, or partitions of them where there are any."""
+    if me == ALL:
+        return hand(box, threads, handed((box, me, threads, g, claims, partitions)))
     g = borrowed(g)
+    start, stop = share(g.first.size - 1, me, threads)
     for i in range(start, stop):
         begin, end = g.first[i], g.first[i + 1]
         n = begin
@@ -102,6 +106,7 @@ def claim(g: Graph, claims: Any, partitions: Any, start: Any, stop: Any) -> None
                 kept += 1
         if kept < end:
             claims[kept] = -1
+    return 0
 
 
 @kernel

@@ -40,17 +40,17 @@ def _tasks(batch: Batch, graph: Graph, pieces: Pieces, active: Any, how: int) ->
     pending = batch.memory.take("pending", tasks)
     arrays: dict[str, Any] = {"pending": pending}
     if how != explore.BFS:
-        batch.split(lambda a, b: waits(graph, pieces, active, pending, a, b))
+        batch.together(waits, graph, pieces, active, pending)
         if pieces.cautious[0]:
             undecided = arrays["undecided"] = batch.memory.take("undecided", batch.count)
             gate = arrays["gate"] = batch.memory.take("gate", tasks)
-            batch.split(lambda a, b: gates(pieces, undecided, gate, a, b))
+            batch.together(gates, pieces, undecided, gate)
     if how == explore.READY:
         reach = batch.memory.take("reach", tasks)
-        parts: list[int] = []
-        batch.split(lambda a, b: parts.append(reaches(graph, pieces, batch.tails, reach, a, b)))
+        most = np.zeros(batch.threads, np.int64)
+        batch.together(reaches, graph, pieces, batch.tails, reach, most)
         total = tasks if active is batch.all else int((pending >= 0).sum())
-        return arrays | _by_height(batch, pending, reach, max(parts, default=0)) | {"total": total}
+        return arrays | _by_height(batch, pending, reach, int(most.max())) | {"total": total}
     depth = batch.memory.take("depth", tasks)
     levels = int(depths(graph, pieces, active, depth, batch.memory.take("decided", batch.count)))
     return arrays | _by_depth(batch, depth, levels)

@@ -27,23 +27,23 @@ from penstock.execute.codegen.work import SAMPLE
 from penstock.execute.native import Kernel, Running
 from penstock.plan.foresee import foresee
 from penstock.plan.ir import Plan
-from penstock.schedule import atomics, explore
+from penstock.schedule import atomics, explore, team
 from penstock.schedule import graph as graphs
 from penstock.schedule.choose import Features
 from penstock.schedule.cuts import Cuts
 from penstock.schedule.explain import explain
 from penstock.schedule.generated import Generated
-from penstock.schedule.graph import COMMITTED, Graph, Memory, Pieces, affected, empty, link, longest, owners
+from penstock.schedule.graph import COMMITTED, Graph, Memory, Pieces, affected, empty, link, longest
 from penstock.schedule.policy import Policy
 from penstock.schedule.tasks import prepare
 from penstock.schedule.team import Team
 from penstock.state.lanes import dtype
 from penstock.state.table import USED
 
-_CALLED = (atomics, explore, graphs)  # by generated source
+_CALLED = (atomics, explore, graphs, team)  # by generated source
 # How many events, or entries, are worth a thread: where each has to be looked up in memory, and where it is a few
 # instructions on arrays.
-HEAVY, LIGHT = 1024, 8192
+HEAVY, LIGHT = 512, 2048
 
 
 class Versioned:
@@ -67,11 +67,11 @@ class Versioned:
     def function(self, name: str, *graph: Any) -> Any:
         """`accesses` or `install`."""
         generate = partial(generate_state, self.plan, self.kernel.layout)
-        return self._generated.function("state", generate, name, graph)
+        return self._generated.function("state", generate, name, graph, step=True)
 
     def work(self, cut: bool, graph: Graph, pieces: Pieces, state: explore.State) -> Any:
         generate = partial(generate_work, self.plan, self.kernel.layout, cut=cut)
-        return self._generated.function("cut" if cut else "whole", generate, "work", (graph, pieces, state, 0))
+        return self._generated.function("cut" if cut else "whole", generate, "work", (graph, pieces, state), step=True)
 
     def adopt(self, other: Versioned) -> None:
         """Take over what another has compiled."""
@@ -130,18 +130,19 @@ class Batch:
             values = self.versioned.cuts.handed[name]
             given[name] = self.memory.take(name, values * self.count, kind).reshape(values, self.count)
         given["info"] = self.missing
-        given["touched"] = self.missing  # only `work` lists what it touched, each thread in a list of its own
+        given["touched"] = self.touched
         return [given[a.name] for a in wanted]
 
-    def split(self, work: Callable[[int, int], None], least: int = LIGHT) -> None:
-        """work(start, stop) over the events, a range a thread."""
-        self.team.split(self.threads, self.count, work, least)
+    def together(self, step: Any, *arguments: Any, count: int | None = None, least: int = LIGHT) -> None:
+        """A step by all threads; fewer where there are fewer than `least` events, or whatever is counted, for each."""
+        threads = max(1, min(self.threads, (self.count if count is None else count) // least))
+        self.team.run(step, threads, *arguments)
 
     def _lay_rows(self) -> None:
         """Number the rows of all tables through."""
         sizes = [0, *(t.capacity for t in self.tables)]
         self.rows = np.cumsum(sizes).astype(np.int64)
-        self.missing = np.zeros(max(1, len(self.tables)), np.int64)
+        self.missing = self.touched = np.zeros(max(1, len(self.tables)), np.int64)
 
     def run(self, graph: Graph, begun: float) -> dict[str, float]:
         """Explore a graph and put what came of it into the tables; thread-seconds, counted from `begun`."""
@@ -191,10 +192,9 @@ class Batch:
         first[0] = 0
         self._lay_rows()
         counting = empty(self.memory, first, self.count, 0)
-        accesses = self.versioned.function("accesses", counting, 0, 0, 0)
+        accesses = self.versioned.function("accesses", counting, 0)
         if self.versioned.widths is None:
-            arguments = self.arguments()
-            self.split(lambda a, b: accesses(counting, COUNT, a, b, *arguments), HEAVY)
+            self.together(accesses, counting, COUNT, *self.arguments(), least=HEAVY)
         else:
             first[1:] = self.versioned.widths[self.kind]
         np.cumsum(first, out=first)
@@ -209,19 +209,13 @@ class Batch:
         stamp, total = self.versioned.stamp(), int(self.rows[-1])
         tails, writers = self.memory.take("tails", total), self.memory.take("writers", total)
         self.tails = tails
-        shares = max(1, min(self.threads, self.entries // LIGHT))
-        self.team.each(shares, lambda k: link(graph, tails, writers, stamp, k, shares))
+        self.together(link, graph, tails, writers, stamp, count=self.entries)
         return graph
 
     def _find(self, graph: Graph, accesses: Any) -> None:
         """The record of every entry; keys that may come to be in this batch get a dead one."""
         arguments = self.arguments()
-
-        def find(a: int, b: int) -> None:
-            owners(graph, a, b)
-            accesses(graph, FIND, a, b, *arguments)
-
-        self.split(find, HEAVY)
+        self.together(accesses, graph, FIND, *arguments, least=HEAVY)
         if not self.missing.any():
             return
         full = False
@@ -233,7 +227,7 @@ class Batch:
             self._lay_rows()
             self._find(graph, accesses)
         else:
-            accesses(graph, PLACE, 0, self.count, *arguments)
+            self.team.run(accesses, 1, graph, PLACE, *arguments)
 
     # -- run --------------------------------------------------------------------------------
 
@@ -241,16 +235,9 @@ class Batch:
         widest = int(np.diff(graph.first).max(initial=0))
         function = self.versioned.work(self.policy.unit != "transaction", graph, pieces, state)
 
-        arguments = self.arguments()
-        place = [a.name for a in self.versioned.wanted].index("touched")
-
         # Before the threads begin: one that finds no memory would leave the others waiting for it.
-        touched = [np.empty(2 * widest + 2, np.int64) for _ in range(self.threads)]
-
-        def one(me: int) -> None:
-            function(graph, pieces, state, me, *arguments[:place], touched[me], *arguments[place + 1 :])
-
-        self.team.each(self.threads, one)
+        self.touched = self.memory.take("touched", self.threads * (2 * widest + 16))
+        self.team.run(function, self.threads, graph, pieces, state, *self.arguments())
 
     def redo(self, graph: Graph, pieces: Pieces) -> None:
         """After running ahead: run again, cautiously, what aborted and all that saw it."""
@@ -271,9 +258,8 @@ class Batch:
                 values[places], given[places] = 0, False
 
     def install(self, graph: Graph) -> None:
-        function = self.versioned.function("install", graph, 0, 0)
-        arguments = self.arguments()
-        self.team.split(self.threads, self.entries, lambda a, b: function(graph, a, b, *arguments), HEAVY)
+        function = self.versioned.function("install", graph)
+        self.together(function, graph, *self.arguments(), count=self.entries, least=HEAVY)
 
 
 def _widths(plan: Plan) -> tuple[Any, Any]:

@@ -36,6 +36,10 @@ class Accesses:
         out.line("begin, record, writes = g.first, g.record, g.writes")
         for n in self.tables.values():
             records.mask(out, f"t{n}")
+        out.line("start, stop = h_.share(begin.size - 1, me, threads)")
+        out.line(f"if mode == {FIND}:")
+        with out.indented():
+            out.line("g_.owners(g, start, stop)")
         out.line("for block in range(start, stop, BLOCK):")
         with out.indented():
             out.line("end = min(block + BLOCK, stop)")

@@ -17,6 +17,7 @@ def install(out: Source, plan: Plan) -> None:
     tables = range(len(plan.program.tables))
     for t in tables:
         records.mask(out, f"t{t}")
+    out.line("start, stop = h_.share(g.record.size, me, threads)")
     # Chains are done with: their links make room for a list of what was written.
     out.line("fresh, n = g.next, start")
     for t in tables:

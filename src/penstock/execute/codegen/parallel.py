@@ -25,6 +25,7 @@ _MORE = """
 from penstock.schedule import atomics as a_
 from penstock.schedule import explore as x_
 from penstock.schedule import graph as g_
+from penstock.schedule import team as h_
 from penstock.state.jit import borrowed
 """
 
@@ -32,8 +33,8 @@ from penstock.state.jit import borrowed
 def generate_state(plan: Plan, layout: Layout) -> str:
     """The source of `accesses` and `install`."""
     out = head(plan, _MORE)
-    _function(out, plan, "accesses", "g, mode, start, stop", Accesses(plan, layout).function)
-    _function(out, plan, "install", "g, start, stop", lambda out: install(out, plan))
+    _function(out, plan, "accesses", "g, mode", Accesses(plan, layout).function)
+    _function(out, plan, "install", "g", lambda out: install(out, plan))
     return str(out)
 
 
@@ -41,18 +42,20 @@ def generate_work(plan: Plan, layout: Layout, *, cut: bool) -> str:
     """The source of `work`; with `cut`, for pieces of events too."""
     out = head(plan, _MORE)
     out.text(loaders(plan))
-    _function(out, plan, "work", "g, p, s, me", Work(plan, layout, cut=cut).function)
+    _function(out, plan, "work", "g, p, s", Work(plan, layout, cut=cut).function)
     return str(out)
 
 
 def _function(out: Source, plan: Plan, name: str, more: str, write: Callable[[Source], None]) -> None:
-    arguments = ", ".join(a.name for a in parallel_arguments(plan))
-    out.line("")
-    out.line("")
-    out.line(DECORATOR)
-    out.line(f"def {name}({more}, {arguments}):")
+    """A step that all threads of a team take."""
+    arguments = ", ".join(["box", "me", "threads", more, *(a.name for a in parallel_arguments(plan))])
+    out.text(f"\n\n{DECORATOR}\ndef {name}({arguments}):")
     with out.indented():
+        out.line("if me == h_.ALL:")
+        with out.indented():
+            out.line(f"return h_.hand(box, threads, h_.handed(({arguments})))")
         write(out)
+        out.line("return 0")
 
 
 def parallel_arguments(plan: Plan) -> tuple[Argument, ...]:

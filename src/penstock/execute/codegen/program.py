@@ -46,7 +46,7 @@ from penstock.state.strings import compare as compare_text
 INF, NAN = np.inf, np.nan
 """
 
-DECORATOR = '@nb.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)'
+DECORATOR = '@nb.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False, no_cfunc_wrapper=True)'
 
 _COUNTS = (("n", 0), ("f", 1), ("d", 2), ("g", 3), ("u", 4))
 

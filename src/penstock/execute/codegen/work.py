@@ -39,6 +39,8 @@ class Work:
     def function(self, out: Source) -> None:
         out.line("g, p, s = borrowed(g), borrowed(p), borrowed(s)")
         out.line("begin, canon, record = g.first, g.canon, g.record")
+        out.line("own, rest = h_.share(touched.size, me, threads)")
+        out.line("touched = touched[own:rest]")
         for number, event in enumerate(self.plan.program.events):
             for field in sorted(used_fields(self.plan)[event.name]):
                 out.line(f"any_ok{number}_{field} = ok{number}_{field}.size > 0")

@@ -1,0 +1,103 @@
+"""Threads that are handed native steps: all run, each once, however many, and they may go and come back."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import numba as nb
+import numpy as np
+import pytest
+
+from penstock.schedule import atomics
+from penstock.schedule.team import ALL, Team, hand, handed, share
+
+kernel = nb.njit(nogil=True)  # not kept on disk: what it has inlined is under test
+
+
+@kernel
+def mark(box: Any, me: Any, threads: Any, found: Any, calls: Any) -> Any:
+    """Every thread adds its number plus 1 to its share, and counts itself; they wait for each other."""
+    if me == ALL:
+        return hand(box, threads, handed((box, me, threads, found, calls)))
+    start, stop = share(found.size, me, threads)
+    for i in range(start, stop):
+        found[i] += me + 1
+    atomics.add(calls, 0, 1)
+    looks = 0
+    while atomics.load(calls, 0) < threads:
+        looks = atomics.pause(looks)
+    return 0
+
+
+@kernel
+def fail(box: Any, me: Any, threads: Any, who: Any) -> Any:
+    if me == ALL:
+        return hand(box, threads, handed((box, me, threads, who)))
+    if me == who:
+        raise ValueError("as asked")
+    return 0
+
+
+@pytest.fixture
+def team() -> Any:
+    team = Team()
+    yield team
+    team.close()
+
+
+def runs(team: Team, threads: int, size: int = 1000) -> None:
+    found, calls = np.zeros(size, np.int64), np.zeros(1, np.int64)
+    team.run(mark, threads, found, calls)
+    assert calls[0] == threads
+    bounds = [size * k // threads for k in range(threads + 1)]
+    assert (found == np.repeat(np.arange(1, threads + 1), np.diff(bounds))).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8, 32])
+def test_every_thread_runs_its_share_once(team: Team, threads: int) -> None:
+    for _ in range(200):
+        runs(team, threads)
+
+
+def test_the_number_of_threads_may_change_from_step_to_step(team: Team) -> None:
+    chance = np.random.default_rng(0)
+    for threads in chance.integers(1, 17, 500):
+        runs(team, int(threads), int(chance.integers(0, 50)))
+
+
+def test_helpers_go_when_nobody_wants_them_and_come_back(team: Team) -> None:
+    for pause in (0.0, 0.0005, 0.001, 0.002, 0.02) * 4:
+        time.sleep(pause)
+        runs(team, 4)
+
+
+@pytest.mark.parametrize("who", [0, 1, 3])
+def test_a_step_that_fails_is_told_and_the_next_one_runs(team: Team, who: int) -> None:
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="fail failed in 1 of 4 threads"):
+            team.run(fail, 4, who)
+        runs(team, 4)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_process_has_helpers_of_its_own(team: Team) -> None:
+    runs(team, 4)
+    child = os.fork()
+    if child == 0:
+        try:
+            runs(team, 4)
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    for _ in range(1000):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        time.sleep(0.02)
+    else:
+        os.kill(child, 9)
+        pytest.fail("the child waits for helpers that it does not have")
+    assert status == 0
+    runs(team, 4)
