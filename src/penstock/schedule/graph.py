@@ -58,6 +58,14 @@ class Memory:
         return out
 
 
+@kernel
+def begins(widths: Any, kind: Any, first: Any) -> None:
+    """Where each event's entries begin; widths: how many an event of a kind has."""
+    first[0] = 0
+    for i in range(kind.size):
+        first[i + 1] = first[i] + widths[kind[i]]
+
+
 def empty(memory: Memory, first: Any, events: int, entries: int) -> Graph:
     """A graph to be filled in."""
     names = ("event", "record", "canon", "prev", "next", "rank", "source")
@@ -318,6 +326,24 @@ def longest(g: Graph) -> Any:
         reached[i] += g.first[i + 1] - g.first[i]
         most = max(most, reached[i])
     return most * events / max(1, g.record.size)
+
+
+@kernel
+def by_height(pending: Any, height: Any, most: Any, order: Any, bounds: Any) -> Any:
+    """A counting sort of the tasks that wait for nothing, the highest first; how many there are."""
+    bounds[: most + 2] = 0
+    for task in range(pending.size):
+        if pending[task] == 0:
+            bounds[most - height[task] + 1] += 1
+    for k in range(most + 1):
+        bounds[k + 1] += bounds[k]
+    found = bounds[most + 1]
+    for task in range(pending.size):
+        if pending[task] == 0:
+            at = bounds[most - height[task]]
+            order[at] = task
+            bounds[most - height[task]] = at + 1
+    return found
 
 
 @kernel

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.schedule import explore
 from penstock.schedule.chains import chains
-from penstock.schedule.graph import Graph, Pieces, by_level, depths, gates, reaches, waits
+from penstock.schedule.graph import Graph, Pieces, by_height, by_level, depths, gates, reaches, waits
 
 if TYPE_CHECKING:
     from penstock.schedule.versioned import Batch
@@ -76,7 +76,6 @@ def _by_depth(batch: Batch, depth: Any, levels: int) -> dict[str, Any]:
 
 def _by_height(batch: Batch, pending: Any, height: Any, longest: int) -> dict[str, Any]:
     """The tasks that wait for nothing, the longest path first."""
-    free = np.flatnonzero(pending == 0)
-    bounds, order = batch.memory.take("bounds", longest + 2), batch.memory.take("order", free.size)
-    by_level(longest - height[free], longest + 1, order, bounds)
-    return {"priority": height, "order": free[order]}
+    bounds, order = batch.memory.take("bounds", longest + 2), batch.memory.take("order", pending.size)
+    free = by_height(pending, height, longest, order, bounds)
+    return {"priority": height, "order": order[:free]}

@@ -39,8 +39,9 @@ CALL, _CODE, _ARGUMENTS, _DONE, _FAILED, _SLEEPING, _SLEEP, _HELPERS = (k * _LIN
 _THREADS = (1 << 16) - 1
 # A helping thread, by its number, is not there; is there, and may go; or must stay.
 _AWAY, _FREE, _HELD = range(3)
-# It looks so often for the next call, which is some 100 us; then it sleeps, for so many nanoseconds at most; then it goes.
-# Threads that kept looking would hold up the one that they wait for: what it frees must be taken from all their cores.
+# It looks so often for the next call, which is some 100 us; then it sleeps, for so many nanoseconds at most; then it
+# goes. Threads that kept looking would hold up the one that they wait for: memory that it frees has to be taken from
+# all their cores.
 _LOOKS = 300
 _NANOSECONDS = 50_000_000
 # Who calls a step as this number means all threads.

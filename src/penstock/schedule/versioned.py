@@ -33,7 +33,7 @@ from penstock.schedule.choose import Features
 from penstock.schedule.cuts import Cuts
 from penstock.schedule.explain import explain
 from penstock.schedule.generated import Generated
-from penstock.schedule.graph import COMMITTED, Graph, Memory, Pieces, affected, empty, link, longest
+from penstock.schedule.graph import COMMITTED, Graph, Memory, Pieces, affected, begins, empty, link, longest
 from penstock.schedule.policy import Policy
 from penstock.schedule.tasks import prepare
 from penstock.schedule.team import Team
@@ -195,9 +195,9 @@ class Batch:
         accesses = self.versioned.function("accesses", counting, 0)
         if self.versioned.widths is None:
             self.together(accesses, counting, COUNT, *self.arguments(), least=HEAVY)
+            np.cumsum(first, out=first)
         else:
-            first[1:] = self.versioned.widths[self.kind]
-        np.cumsum(first, out=first)
+            begins(self.versioned.widths, self.kind, first)
         self.entries = int(first[-1])
         graph = empty(self.memory, first, self.count, self.entries)
         self._find(graph, accesses)
