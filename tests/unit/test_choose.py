@@ -62,10 +62,12 @@ def test_a_policy_that_never_ran_is_not_taken_for_cheaper_than_those_that_did(tm
     costs = Costs(tmp_path)
     before = costs.of("bfs/transaction/eager", 2)
     for _ in range(20):  # three times as dear as was thought
-        spent = {"construct": 2 * (0.4e-3 + 30_000 * 180e-9), "explore": 10_000 * 1350e-9, "useful": 10_000 * 1e-6}
-        costs.learn("dfs/transaction/eager", 2, events=10_000, entries=30_000, tasks=10_000, spent=spent)
-        dear = spent | {"explore": 0.0, "useful": 10_000 * 20e-6}  # nothing can be said of exploring then
-        costs.learn("dfs/transaction/eager", 2, events=10_000, entries=30_000, tasks=10_000, spent=dear)
+        spent = {"construct": 2 * (0.25e-3 + 30_000 * 180e-9), "explore": 10_000 * 1000e-9}
+        spent |= {"useful": 10_000 * 1.35e-6, "abort": 0.0}  # versions make the work itself dearer
+        sizes = {"events": 10_000, "entries": 30_000, "tasks": 10_000}
+        costs.learn("dfs/transaction/eager", 2, **sizes, work=10_000 * 1e-6, spent=spent)
+        dear = spent | {"explore": 0.0, "useful": 10_000 * 20e-6}  # nothing can be said of tasks then
+        costs.learn("dfs/transaction/eager", 2, **sizes, work=10_000 * 19e-6, spent=dear)
     ran, guessed = costs.of("dfs/transaction/eager", 2), costs.of("bfs/transaction/eager", 2)
     assert 2.5 < ran.task / 450e-9 < 3.1
     assert guessed.task / before.task == pytest.approx(ran.task / 450e-9)

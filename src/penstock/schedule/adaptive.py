@@ -28,6 +28,7 @@ _SAME, _TRUST = 0.85, 8
 _TELLING, _TELLS = 512, 2e-3
 # How fast the ratio of aborts that is remembered follows the one that is seen.
 _FOLLOW = 0.5
+_SERIAL = Policy.serial()
 
 
 class Adaptive:
@@ -42,6 +43,8 @@ class Adaptive:
         self._said, self._same, self._unsampled = ("", 0.0), False, 0
 
     def run(self, running: Running, threads: int) -> Conducted:
+        if self.cost is not None and 2 * self.cost * running.count < LITTLE:
+            return self._little(running, self.cost)
         conducted = self._run(running, threads)
         if running.count:
             seen = float(np.count_nonzero(running.result.code)) / running.count
@@ -54,8 +57,6 @@ class Adaptive:
         samples = running.count >= _SAMPLED
         if self.cost is None and not samples:
             return self._plainly(running, "the first batch shows what an event costs")
-        if self.cost is not None and 2 * self.cost * running.count < LITTLE:
-            return self._plainly(running, too_little(running.count, self.cost))
         features = self._features(running, threads)
         if self.cost is not None and self.chooser.last == "serial" and self.chooser.hopeless(features):
             return self._plainly(running, too_little(running.count, self.cost))
@@ -64,20 +65,33 @@ class Adaptive:
 
     # -- without a graph --------------------------------------------------------------------
 
+    def _little(self, running: Running, known: float) -> Conducted:
+        """The short way of a batch that no graph could be worth: one that takes 0.1 ms feels every line of Python."""
+        self._loop(running, 0)
+        self.chooser.last = "serial"
+        return Conducted(_SERIAL, too_little(running.count, known))
+
     def _plainly(self, running: Running, why: str, done: int = 0) -> Conducted:
         return self._serially(running, done, self.chooser.serial(why))
 
     def _serially(self, running: Running, done: int, choice: Choice) -> Conducted:
+        one = self._loop(running, done)
+        if one:
+            self._hear("serial", one)
+        return Conducted(choice.policy, choice.why)
+
+    def _loop(self, running: Running, done: int) -> float:
+        """The serial loop; what an event cost, or 0 where that cannot be told."""
         # By the wall clock: a thread's own takes longer to read than a small batch can spare. Of two batches the
         # quicker counts, since what else runs on the machine can only make them slower.
         begun = time.perf_counter()
         self.kernel.run(running, done)
         took, events = time.perf_counter() - begun, running.count - done
-        if events >= _TELLING or took > _TELLS:
-            one = took / events
-            self.cost, self._before = min(one, self._before or one), one
-            self._hear("serial", one)
-        return Conducted(choice.policy, choice.why)
+        if events < _TELLING and took <= _TELLS:
+            return 0.0
+        one = took / events
+        self.cost, self._before = min(one, self._before or one), one
+        return one
 
     def _sample(self, running: Running) -> int:
         """Run the first events serially to see what one costs; how many that were."""
@@ -110,10 +124,9 @@ class Adaptive:
             self._said = policy, one
 
     def _timed(self, running: Running, start: int, stop: int) -> float:
-        """By this thread's own clock: on a busy machine the wall's would speak of others."""
-        begun = time.thread_time()
+        begun = time.perf_counter()
         self.kernel.run(running, start, stop)
-        return time.thread_time() - begun
+        return time.perf_counter() - begun
 
     # -- with one ---------------------------------------------------------------------------
 
@@ -157,5 +170,6 @@ class Adaptive:
             events=features.events,
             entries=batch.entries,
             tasks=batch.tasks,
+            work=features.work,
             spent=spent,
         )

@@ -9,13 +9,13 @@ import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-_FILE = "schedule-costs.json"
+_FILE = "schedule-costs-2.json"
 # How much of a new measurement is taken over.
 _LEARN = 0.3
 # Large batches tell what an access costs to build in, small ones what a batch costs to begin with.
 _LARGE, _SMALL = 2048, 512
-# What exploring takes is what is left of the threads' time besides work, which is sampled. Where a task is work for
-# longer than this, in seconds, what is left is the error of that.
+# What a task costs besides its work is what its batch took more than that: where a task is work for longer than this,
+# in seconds, that is but the error of what is thought of the work.
 _DEAR = 3e-6
 
 
@@ -23,7 +23,7 @@ _DEAR = 3e-6
 class Cost:
     """In seconds."""
 
-    start: float = 0.4e-3  # of a batch
+    start: float = 0.25e-3  # of a batch
     entry: float = 45e-9  # of building, for an access, by the wall clock
     task: float = 600e-9  # of exploring and of keeping versions, for a task, on one thread
 
@@ -71,8 +71,10 @@ class Costs:
         )
         return Cost(first.start * start, first.entry * entry, first.task * task)
 
-    def learn(self, name: str, threads: int, *, events: int, entries: int, tasks: int, spent: dict[str, float]) -> None:
-        """One batch's truth, in thread-seconds: `construct` and `explore`."""
+    def learn(
+        self, name: str, threads: int, *, events: int, entries: int, tasks: int, work: float, spent: dict[str, float]
+    ) -> None:
+        """One batch's truth, in thread-seconds. work: of the serial loop, as it was thought to be."""
         if name not in _FIRST or events < _SMALL:
             return
         old = self.of(name, threads)
@@ -82,8 +84,9 @@ class Costs:
         else:
             entry = _towards(entry, max(0.0, building - start) / max(1, entries))
         task = old.task
-        if spent["useful"] < _DEAR * tasks:
-            task = _towards(task, spent["explore"] / max(1, tasks))
+        if work < _DEAR * tasks:
+            more = spent["useful"] + spent["abort"] + spent["explore"] - work
+            task = _towards(task, max(0.0, more) / tasks)
         self.known[f"{name}:{threads}"] = Cost(start, entry, task)
         self._at_hand.clear()
         self.changed = True

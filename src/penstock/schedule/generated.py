@@ -18,17 +18,22 @@ class Generated:
         self._kernel, self._called = kernel, called
         self._wanted = tuple(numba_type(a) for a in wanted)
         self._modules: dict[str, Any] = {}
+        self._functions: dict[tuple[str, str], Any] = {}
 
     def function(
         self, module: str, generate: Callable[[], str], name: str, own: tuple[Any, ...], *, step: bool = False
     ) -> Any:
         """A function of a module, compiled for these arguments of its own; generate: the module's source; step: whether
         it is one for a team."""
-        if module not in self._modules:
-            self._modules[module] = load_module(generate(), self._kernel.names(), self._called)
-        first = STEP if step else ()
-        return compiled(getattr(self._modules[module], name), (*first, *(nb.typeof(a) for a in own), *self._wanted))
+        found = self._functions.get((module, name))
+        if found is None:
+            if module not in self._modules:
+                self._modules[module] = load_module(generate(), self._kernel.names(), self._called)
+            kinds = (*(STEP if step else ()), *(nb.typeof(a) for a in own), *self._wanted)
+            found = self._functions[module, name] = compiled(getattr(self._modules[module], name), kinds)
+        return found
 
     def adopt(self, other: Generated) -> None:
         """Take over what another has compiled."""
         self._modules = self._modules | other._modules
+        self._functions = self._functions | other._functions

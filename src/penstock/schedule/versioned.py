@@ -53,6 +53,7 @@ class Versioned:
         self.memory = Memory()
         self.jitter = 0
         self.wanted = parallel_arguments(self.plan)
+        self.touched = [a.name for a in self.wanted].index("touched")
         self.cuts = Cuts(self.plan)
         self._lanes, self._handed = (
             [(a.name, dtype(a.type)) for a in self.wanted if a.owner == owner and a.type is not None]
@@ -108,6 +109,7 @@ class Batch:
         self.kind = running.fixed["kind"][start:stop]
         self.tables = [running.tables[t.name] for t in versioned.plan.program.tables]
         self.entries = 0
+        self._arguments: list[Any] | None = None
         self.all = self.memory.take("all", self.count, np.uint8)
         self.all[:] = 1
 
@@ -120,6 +122,12 @@ class Batch:
         return out
 
     def arguments(self) -> list[Any]:
+        """Of every step, after its own: made once the entries are counted and the tables have room."""
+        if self._arguments is None:
+            self._arguments = self._make_arguments()
+        return self._arguments
+
+    def _make_arguments(self) -> list[Any]:
         wanted = self.versioned.wanted
         given = self.given(wanted)
         for name, kind in self.versioned._lanes:
@@ -130,7 +138,7 @@ class Batch:
             values = self.versioned.cuts.handed[name]
             given[name] = self.memory.take(name, values * self.count, kind).reshape(values, self.count)
         given["info"] = self.missing
-        given["touched"] = self.touched
+        given["touched"] = self.missing  # only `work` lists what it touched
         return [given[a.name] for a in wanted]
 
     def together(self, step: Any, *arguments: Any, count: int | None = None, least: int = LIGHT) -> None:
@@ -142,7 +150,8 @@ class Batch:
         """Number the rows of all tables through."""
         sizes = [0, *(t.capacity for t in self.tables)]
         self.rows = np.cumsum(sizes).astype(np.int64)
-        self.missing = self.touched = np.zeros(max(1, len(self.tables)), np.int64)
+        self.missing = np.zeros(max(1, len(self.tables)), np.int64)
+        self._arguments = None
 
     def run(self, graph: Graph, begun: float) -> dict[str, float]:
         """Explore a graph and put what came of it into the tables; thread-seconds, counted from `begun`."""
@@ -198,7 +207,7 @@ class Batch:
             np.cumsum(first, out=first)
         else:
             begins(self.versioned.widths, self.kind, first)
-        self.entries = int(first[-1])
+        self.entries, self._arguments = int(first[-1]), None
         graph = empty(self.memory, first, self.count, self.entries)
         self._find(graph, accesses)
         return graph
@@ -236,8 +245,9 @@ class Batch:
         function = self.versioned.work(self.policy.unit != "transaction", graph, pieces, state)
 
         # Before the threads begin: one that finds no memory would leave the others waiting for it.
-        self.touched = self.memory.take("touched", self.threads * (2 * widest + 16))
-        self.team.run(function, self.threads, graph, pieces, state, *self.arguments())
+        arguments, place = self.arguments().copy(), self.versioned.touched
+        arguments[place] = self.memory.take("touched", self.threads * (2 * widest + 16))
+        self.team.run(function, self.threads, graph, pieces, state, *arguments)
 
     def redo(self, graph: Graph, pieces: Pieces) -> None:
         """After running ahead: run again, cautiously, what aborted and all that saw it."""
