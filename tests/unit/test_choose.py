@@ -32,7 +32,7 @@ def test_a_batch_that_a_graph_would_not_pay_for_is_not_worth_one(less: dict[str,
 
 
 def test_the_choice_follows_what_the_batch_is_like() -> None:
-    assert chosen(EASY) == "dfs/transaction/eager"
+    assert chosen(EASY) == "bfs/transaction/eager"
     # One chain of whole transactions, whose operations on other records need not wait.
     hot = replace(EASY, chain=3_000, path=9_000.0, threads=8)
     assert chosen(hot) in ("dfs/operation/lazy", "ready/operation/lazy")
@@ -43,7 +43,7 @@ def test_the_choice_follows_what_the_batch_is_like() -> None:
     # Who keeps to its own share waits at the hottest record.
     assert chosen(replace(EASY, cut=False, chain=2_000, path=6_000.0)) == "ready/transaction/eager"
     # All in one line, and the graph is there already: it still does not pay.
-    assert chosen(replace(EASY, cut=False, chain=9_000, path=10_000.0)) == "serial"
+    assert chosen(replace(EASY, cost=1e-6, cut=False, chain=9_000, path=10_000.0)) == "serial"
 
 
 def test_two_that_are_nearly_as_good_do_not_take_turns() -> None:
@@ -60,20 +60,21 @@ def test_two_that_are_nearly_as_good_do_not_take_turns() -> None:
 
 def test_a_policy_that_never_ran_is_not_taken_for_cheaper_than_those_that_did(tmp_path: Path) -> None:
     costs = Costs(tmp_path)
-    before = costs.of("bfs/transaction/eager", 2)
+    before = costs.of("bfs/transaction/eager", 2, 10_000)
     for _ in range(20):  # three times as dear as was thought
-        spent = {"construct": 2 * (0.25e-3 + 30_000 * 180e-9), "explore": 10_000 * 1000e-9}
+        spent = {"construct": 2 * (0.25e-3 + 30_000 * 180e-9), "explore": 10_000 * 460e-9}
         spent |= {"useful": 10_000 * 1.35e-6, "abort": 0.0}  # versions make the work itself dearer
-        sizes = {"events": 10_000, "entries": 30_000, "tasks": 10_000}
-        costs.learn("dfs/transaction/eager", 2, **sizes, work=10_000 * 1e-6, spent=spent)
-        dear = spent | {"explore": 0.0, "useful": 10_000 * 20e-6}  # nothing can be said of tasks then
-        costs.learn("dfs/transaction/eager", 2, **sizes, work=10_000 * 19e-6, spent=dear)
-    ran, guessed = costs.of("dfs/transaction/eager", 2), costs.of("bfs/transaction/eager", 2)
-    assert 2.5 < ran.task / 450e-9 < 3.1
-    assert guessed.task / before.task == pytest.approx(ran.task / 450e-9)
-    assert costs.of("bfs/transaction/eager", 4) == before  # other threads are another matter
+        costs.learn("dfs/transaction/eager", 2, events=10_000, entries=30_000, work=10_000 * 1e-6, spent=spent)
+        dear = spent | {"explore": 0.0, "useful": 10_000 * 20e-6}  # nothing can be said of the rest then
+        costs.learn("dfs/transaction/eager", 2, events=10_000, entries=30_000, work=10_000 * 19e-6, spent=dear)
+    ran, guessed = costs.of("dfs/transaction/eager", 2, 10_000), costs.of("bfs/transaction/eager", 2, 10_000)
+    assert 2.5 < ran.more / 90e-9 < 3.1
+    assert guessed.more / before.more == pytest.approx(ran.more / 90e-9)
+    # Other threads, and batches of another size, are another matter.
+    assert costs.of("bfs/transaction/eager", 4, 10_000) == before
+    assert costs.of("bfs/transaction/eager", 2, 1_000).more == before.more / 2
     costs.keep()
-    assert Costs(tmp_path).of("dfs/transaction/eager", 2) == ran
+    assert Costs(tmp_path).of("dfs/transaction/eager", 2, 10_000) == ran
 
 
 def test_a_batch_is_sampled_until_it_says_the_same_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,8 @@ _SAME, _TRUST = 0.85, 8
 _TELLING, _TELLS = 512, 2e-3
 # How fast the ratio of aborts that is remembered follows the one that is seen.
 _FOLLOW = 0.5
+# After so many batches for which a graph seemed too dear, what it was learned to cost is forgotten, and it is tried.
+_RETRY = 64
 _SERIAL = Policy.serial()
 
 
@@ -41,6 +43,7 @@ class Adaptive:
         self._before: float | None = None  # the same, as the last batch that ran serially showed it
         self.abort_ratio = 0.0
         self._said, self._same, self._unsampled = ("", 0.0), False, 0
+        self._dear = 0  # batches for which a graph seemed too dear
 
     def run(self, running: Running, threads: int) -> Conducted:
         if self.cost is not None and 2 * self.cost * running.count < LITTLE:
@@ -59,7 +62,7 @@ class Adaptive:
             return self._plainly(running, "the first batch shows what an event costs")
         features = self._features(running, threads)
         if self.cost is not None and self.chooser.last == "serial" and self.chooser.hopeless(features):
-            return self._plainly(running, too_little(running.count, self.cost))
+            return self._too_dear(running, features, 0)
         done = self._sample(running) if samples and not self._steady() else 0
         return self._rest(running, replace(features, events=running.count - done, cost=self.cost or 0.0), done)
 
@@ -73,6 +76,12 @@ class Adaptive:
 
     def _plainly(self, running: Running, why: str, done: int = 0) -> Conducted:
         return self._serially(running, done, self.chooser.serial(why))
+
+    def _too_dear(self, running: Running, features: Features, done: int) -> Conducted:
+        self._dear += 1
+        if self._dear % _RETRY == 0:
+            self.chooser.costs.forget(features.threads, features.events)
+        return self._plainly(running, too_little(features.events, features.cost), done)
 
     def _serially(self, running: Running, done: int, choice: Choice) -> Conducted:
         one = self._loop(running, done)
@@ -144,7 +153,7 @@ class Adaptive:
     def _rest(self, running: Running, features: Features, done: int) -> Conducted:
         """What is left of a batch once the cost of an event is known."""
         if not self.chooser.worth_a_graph(features):
-            return self._plainly(running, too_little(features.events, features.cost), done)
+            return self._too_dear(running, features, done)
         missing = self.compiled.missing(features.threads)
         if missing:
             return self._plainly(running, missing, done)
@@ -169,7 +178,6 @@ class Adaptive:
             policy.threads,
             events=features.events,
             entries=batch.entries,
-            tasks=batch.tasks,
             work=features.work,
             spent=spent,
         )

@@ -82,7 +82,7 @@ def _candidate(name: str) -> _Candidate:
 
 
 # Of two that seem equal the first.
-_WHOLE = tuple(map(_candidate, ("dfs/transaction/eager", "bfs/transaction/eager", "ready/transaction/eager")))
+_WHOLE = tuple(map(_candidate, ("bfs/transaction/eager", "dfs/transaction/eager", "ready/transaction/eager")))
 _ALL = (*_WHOLE, *map(_candidate, ("dfs/operation/lazy", "ready/operation/lazy", "ready/operation/eager")))
 
 
@@ -116,7 +116,7 @@ class Chooser:
         if kept is not None and self.estimates[best] > _BETTER * kept:
             best = self.last
         # By now the graph is there: what it cost is spent either way, and a serial run would be a waste of it.
-        left = self.estimates[best] - _SUNK * f.entries * self.costs.of(best, f.threads).entry
+        left = self.estimates[best] - _SUNK * f.entries * self.costs.of(best, f.threads, f.events).entry
         self.estimates["serial"] = f.work
         if f.work < _BETTER_THAN_GRAPH * left:
             best = "serial"
@@ -124,16 +124,15 @@ class Chooser:
         return Choice(_policy(best, f.threads), self._why(f, best))
 
     def _seconds(self, f: Features, one: _Candidate) -> float:
-        own = self.costs.of(one.name, f.threads)
+        own = self.costs.of(one.name, f.threads, f.events)
         redo = _redone(f) if one.lazy else 0.0
-        tasks = f.entries if one.pieces else f.events
         done = f.work / (1 - _STOPPED * f.abort_ratio) if one.pieces else f.work
-        work, waits = (done * (1 + redo) + tasks * own.task) / f.threads, 0.0
+        work, waits = (done * (1 + redo) + f.entries * own.more) / f.threads, 0.0
         if one.explore == "bfs":  # every stratum ends with a barrier, and with threads that have nothing left to do
             work += max(f.chain, f.path) * (_BARRIER + f.cost / 2)
         elif one.explore == "dfs":
             waits = _OWN_SHARE * f.chain * (f.piece if one.pieces else f.cost)
-        return own.start + f.entries * own.entry + max(work, _path(f, one, own.task)) + waits
+        return own.start + f.entries * own.entry + max(work, _path(f, one, own.more)) + waits
 
     def _why(self, f: Features, best: str) -> str:
         seconds, other = min((s, n) for n, s in self.estimates.items() if n != best)
@@ -144,12 +143,12 @@ class Chooser:
         )
 
 
-def _path(f: Features, one: _Candidate, task: float) -> float:
+def _path(f: Features, one: _Candidate, more: float) -> float:
     if not one.pieces:
-        return f.path * (f.cost + task)
+        return f.path * (f.cost + f.accesses * more)
     # Cautious operations wait for whole transactions, whose pieces run side by side; and so does what is redone.
-    cautious = max(f.chain, f.path) * (f.piece + task)
-    return f.chain * (f.piece + task) + _redone(f) * cautious if one.lazy else cautious
+    cautious = max(f.chain, f.path) * (f.piece + more)
+    return f.chain * (f.piece + more) + _redone(f) * cautious if one.lazy else cautious
 
 
 def _redone(f: Features) -> float:

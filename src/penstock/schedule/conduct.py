@@ -6,6 +6,7 @@ Groups of transactions that can never meet are looked at apart, and may run unde
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ class Conductor:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.compiled = Compiled(kernel)
-        self.costs = Costs(cache_directory())
+        self.costs = Costs(cache_directory(), hashlib.sha256(kernel.source.encode()).hexdigest()[:16])
         events = kernel.plan.program.events
         self.names = [e.name for e in events]
         self.unforeseen = [self.names.index(t.event) for t in kernel.plan.transactions if foresee(t) is None]

@@ -1,4 +1,5 @@
-"""What building and exploring a graph costs on this machine: learned from batches, and kept for the next process."""
+"""What building and exploring a graph costs an app on this machine: learned from its batches, and kept for its next
+process."""
 
 from __future__ import annotations
 
@@ -6,17 +7,18 @@ import contextlib
 import json
 import math
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-_FILE = "schedule-costs-2.json"
-# How much of a new measurement is taken over.
-_LEARN = 0.3
-# Large batches tell what an access costs to build in, small ones what a batch costs to begin with.
-_LARGE, _SMALL = 2048, 512
-# What a task costs besides its work is what its batch took more than that: where a task is work for longer than this,
-# in seconds, that is but the error of what is thought of the work.
-_DEAR = 3e-6
+_FILE = "schedule-costs-{app}.json"
+# How much of a new measurement is taken over; after how many, what is guessed of other policies follows.
+_LEARN, _FOLLOW = 0.3, 16
+# A small batch stays in the caches of a core, so what it costs is learned apart. It tells what a batch costs to begin
+# with; a large one, what an access costs to build in. From smaller ones nothing can be learned.
+_LARGE, _SMALL = 4096, 512
+# What keeping versions and exploring cost is what a batch took more than its work: where an access is work for longer
+# than this, in seconds, that is but the error of what is thought of the work.
+_DEAR = 1.5e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,83 +26,108 @@ class Cost:
     """In seconds."""
 
     start: float = 0.25e-3  # of a batch
-    entry: float = 45e-9  # of building, for an access, by the wall clock
-    task: float = 600e-9  # of exploring and of keeping versions, for a task, on one thread
+    entry: float = 60e-9  # of building, for an access, by the wall clock
+    more: float = 200e-9  # of exploring and of keeping versions, for an access, on one thread
 
 
-# Before anything was measured: on two cores of 2024. What counts is how they compare with each other.
+# Before anything was measured: large batches on two cores of 2024. What counts is how they compare with each other.
 _FIRST = {
-    "dfs/transaction/eager": Cost(entry=60e-9, task=450e-9),
-    "bfs/transaction/eager": Cost(entry=60e-9, task=550e-9),
-    "ready/transaction/eager": Cost(entry=60e-9, task=700e-9),
-    "dfs/operation/lazy": Cost(entry=80e-9, task=300e-9),
-    "ready/operation/lazy": Cost(entry=80e-9, task=400e-9),
-    "ready/operation/eager": Cost(entry=80e-9, task=600e-9),
+    "bfs/transaction/eager": Cost(more=70e-9),
+    "dfs/transaction/eager": Cost(more=90e-9),
+    "ready/transaction/eager": Cost(more=120e-9),
+    "dfs/operation/lazy": Cost(entry=80e-9, more=200e-9),
+    "ready/operation/lazy": Cost(entry=80e-9, more=300e-9),
+    "ready/operation/eager": Cost(entry=80e-9, more=400e-9),
 }
+# What small batches take of that.
+_CACHED = 0.5
 
 
 @dataclass(slots=True)
 class Costs:
     directory: Path | None = None
+    app: str = ""
     known: dict[str, Cost] = field(default_factory=dict)
-    changed: bool = False
-    _at_hand: dict[tuple[str, int], Cost] = field(default_factory=dict)
+    learned: int = 0  # measurements, since it was last kept
+    _at_hand: dict[tuple[str, str], Cost] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.directory is not None:
             with contextlib.suppress(OSError, ValueError, TypeError):
-                stored = json.loads((self.directory / _FILE).read_text())
+                stored = json.loads((self.directory / self._file).read_text())
                 self.known = {name: Cost(**cost) for name, cost in stored.items()}
 
-    def of(self, name: str, threads: int) -> Cost:
-        found = self._at_hand.get((name, threads))
+    @property
+    def _file(self) -> str:
+        return _FILE.format(app=self.app)
+
+    def of(self, name: str, threads: int, events: float) -> Cost:
+        where = _where(threads, events)
+        found = self._at_hand.get((name, where))
         if found is None:
-            found = self.known.get(f"{name}:{threads}") or self._guess(_FIRST.get(name, Cost()), threads)
-            self._at_hand[name, threads] = found
+            found = self._at_hand[name, where] = self.known.get(f"{name}:{where}") or self._guess(name, where)
         return found
 
-    def _guess(self, first: Cost, threads: int) -> Cost:
+    def _guess(self, name: str, where: str) -> Cost:
         """A policy that has not run yet: as much dearer than thought as those that have, or it would be preferred to
         them for nothing but its being unknown."""
-        ran = [(self.known[f"{name}:{threads}"], _FIRST[name]) for name in _FIRST if f"{name}:{threads}" in self.known]
+        first = _first(name, where)
+        ran = [(self.known[f"{n}:{where}"], _first(n, where)) for n in _FIRST if f"{n}:{where}" in self.known]
         if not ran:
             return first
-        start, entry, task = (
+        start, entry, more = (
             math.exp(math.fsum(math.log(max(getattr(own, of), 1e-9) / getattr(was, of)) for own, was in ran) / len(ran))
-            for of in ("start", "entry", "task")
+            for of in ("start", "entry", "more")
         )
-        return Cost(first.start * start, first.entry * entry, first.task * task)
+        return Cost(first.start * start, first.entry * entry, first.more * more)
 
     def learn(
-        self, name: str, threads: int, *, events: int, entries: int, tasks: int, work: float, spent: dict[str, float]
+        self, name: str, threads: int, *, events: int, entries: int, work: float, spent: dict[str, float]
     ) -> None:
         """One batch's truth, in thread-seconds. work: of the serial loop, as it was thought to be."""
         if name not in _FIRST or events < _SMALL:
             return
-        old = self.of(name, threads)
+        old = self.of(name, threads, events)
         start, entry, building = old.start, old.entry, spent["construct"] / threads
         if events < _LARGE:
             start = _towards(start, max(0.0, building - entries * entry))
         else:
             entry = _towards(entry, max(0.0, building - start) / max(1, entries))
-        task = old.task
-        if work < _DEAR * tasks:
-            more = spent["useful"] + spent["abort"] + spent["explore"] - work
-            task = _towards(task, max(0.0, more) / tasks)
-        self.known[f"{name}:{threads}"] = Cost(start, entry, task)
+        more = old.more
+        if work < _DEAR * entries:
+            took = spent["useful"] + spent["abort"] + spent["explore"]
+            more = _towards(more, max(0.0, took - work) / entries)
+        where = _where(threads, events)
+        self.known[f"{name}:{where}"] = self._at_hand[name, where] = Cost(start, entry, more)
+        self.learned += 1
+        if self.learned % _FOLLOW == 1:
+            self._at_hand.clear()
+
+    def forget(self, threads: int, events: int) -> None:
+        """What was learned of batches of this size: perhaps only something else that ran made them dear."""
+        where = _where(threads, events)
+        self.known = {key: cost for key, cost in self.known.items() if not key.endswith(where)}
         self._at_hand.clear()
-        self.changed = True
 
     def keep(self) -> None:
         """Write what was learned; a place that cannot be written to means learning again."""
-        if self.directory is None or not self.changed:
+        if self.directory is None or not self.learned:
             return
         with contextlib.suppress(OSError):
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            temporary = self.directory / f"{_FILE}.{os.getpid()}"
+            temporary = self.directory / f"{self._file}.{os.getpid()}"
             temporary.write_text(json.dumps({name: asdict(cost) for name, cost in self.known.items()}, indent=1))
-            temporary.replace(self.directory / _FILE)
-            self.changed = False
+            temporary.replace(self.directory / self._file)
+            self.learned = 0
+
+
+def _where(threads: int, events: float) -> str:
+    return f"{threads}:{'small' if events < _LARGE else 'large'}"
+
+
+def _first(name: str, where: str) -> Cost:
+    first = _FIRST.get(name, Cost())
+    return replace(first, entry=_CACHED * first.entry, more=_CACHED * first.more) if where.endswith("small") else first
 
 
 def _towards(old: float, new: float) -> float:

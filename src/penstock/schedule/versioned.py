@@ -91,7 +91,7 @@ class Versioned:
 
     def accesses(self, kind: Any) -> float:
         """Records that an event reaches, on average; lists are taken for one."""
-        return float(self.sites[kind[:1024]].mean()) if kind.size else 0.0
+        return float(self.sites[kind[:256]].mean()) if kind.size else 0.0
 
     def stamp(self) -> int:
         """A number that no earlier batch used: chains are known by it."""
@@ -158,7 +158,6 @@ class Batch:
         cut = self.policy.unit != "transaction"
         pieces = self.versioned.cuts.pieces(self, graph)
         state = prepare(self, graph, pieces, self.all)
-        self.tasks = pieces.owner.size
         built = time.perf_counter()
         self.work(graph, pieces, state)
         if cut and self.policy.on_abort == "lazy":
