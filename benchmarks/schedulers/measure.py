@@ -33,8 +33,8 @@ FIXED = (
     *(f"{explore}/chain/lazy" for explore in ("bfs", "dfs", "ready")),
 )
 HOPELESS = 3.0  # times the best of the first round
-ENOUGH_S = 0.2  # a policy is repeated until it has run for about so long,
-REPEATS = (3, 9)  # but at least and at most so often
+ENOUGH_S = 0.4  # a policy is repeated until it has run for about so long,
+REPEATS = (6, 18)  # but at least and at most so often
 
 
 @dataclass(slots=True)
@@ -54,6 +54,16 @@ class Measured:
     @property
     def median(self) -> float:
         return statistics.median(self.seconds) if self.seconds else self.first
+
+    @property
+    def picking(self) -> float:
+        """By every other round: who is best."""
+        return statistics.median(self.seconds[::2]) if self.seconds else self.first
+
+    @property
+    def counting(self) -> float:
+        """By the rounds between: how good."""
+        return statistics.median(self.seconds[1::2]) if self.seconds[1:] else self.median
 
     @property
     def rate(self) -> float:

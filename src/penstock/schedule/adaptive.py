@@ -43,6 +43,7 @@ class Adaptive:
         self._before: float | None = None  # the same, as the last batch that ran serially showed it
         self.abort_ratio = 0.0
         self._said, self._same, self._unsampled = ("", 0.0), False, 0
+        self._lists = 1.0  # records that an event reaches, for each that is known without looking into its lists
         self._dear = 0  # batches for which a graph seemed too dear
 
     def run(self, running: Running, threads: int) -> Conducted:
@@ -61,7 +62,7 @@ class Adaptive:
         if self.cost is None and not samples:
             return self._plainly(running, "the first batch shows what an event costs")
         features = self._features(running, threads)
-        if self.cost is not None and self.chooser.last == "serial" and self.chooser.hopeless(features):
+        if samples and self.cost is not None and self.chooser.last == "serial" and self.chooser.hopeless(features):
             return self._too_dear(running, features, 0)
         done = self._sample(running) if samples and not self._steady() else 0
         return self._rest(running, replace(features, events=running.count - done, cost=self.cost or 0.0), done)
@@ -145,7 +146,7 @@ class Adaptive:
             events=running.count,
             cost=self.cost or 0.0,
             threads=threads,
-            accesses=versioned.accesses(running.fixed["kind"]),
+            accesses=self._lists * versioned.accesses(running.fixed["kind"]),
             cut=versioned.cuts.any,
             abort_ratio=self.abort_ratio,
         )
@@ -160,7 +161,9 @@ class Adaptive:
         begun = time.perf_counter()
         batch = self.compiled.versioned.begin(running, Policy(threads=features.threads), done, running.count)
         graph = batch.graph()
-        choice = self.chooser.choose(batch.features(graph, features))
+        found = batch.features(graph, features)
+        self._lists *= found.accesses / max(1e-9, features.accesses)
+        choice = self.chooser.choose(found)
         if choice.policy.scheme == "serial":
             return self._serially(running, done, choice)
         batch.policy = choice.policy

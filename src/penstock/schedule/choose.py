@@ -96,7 +96,7 @@ class Chooser:
         """Whether a graph could win if nothing in the batch waited for anything."""
         if f.threads < 2 or f.work < LITTLE:
             return False
-        least = min(self._seconds(f, one) for one in (_ALL if f.cut else _WHOLE))
+        least = min(self._seconds(f, one) for one in _WHOLE)  # where nothing waits, pieces have nothing to gain
         return least < (_BETTER_THAN_SERIAL if self.last == "serial" else 1.0) * f.work
 
     def hopeless(self, f: Features) -> bool:

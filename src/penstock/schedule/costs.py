@@ -11,8 +11,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 _FILE = "schedule-costs-{app}.json"
-# How much of a new measurement is taken over; after how many, what is guessed of other policies follows.
-_LEARN, _FOLLOW = 0.3, 16
+# How much of a new measurement is taken over, if it is lower and if it is higher: whatever else runs, and memory that is
+# touched for the first time, can only make a batch dearer. After how many of them guesses about other policies follow.
+_LOWER, _HIGHER, _FOLLOW = 0.4, 0.1, 16
+_AT_FIRST = 0.8  # of the first measurement
 # A small batch stays in the caches of a core, so what it costs is learned apart. It tells what a batch costs to begin
 # with; a large one, what an access costs to build in. From smaller ones nothing can be learned.
 _LARGE, _SMALL = 4096, 512
@@ -26,18 +28,19 @@ class Cost:
     """In seconds."""
 
     start: float = 0.25e-3  # of a batch
-    entry: float = 60e-9  # of building, for an access, by the wall clock
-    more: float = 200e-9  # of exploring and of keeping versions, for an access, on one thread
+    entry: float = 40e-9  # of building, for an access, by the wall clock
+    more: float = 100e-9  # of exploring and of keeping versions, for an access, on one thread
 
 
-# Before anything was measured: large batches on two cores of 2024. What counts is how they compare with each other.
+# Before anything was measured: large batches on two cores of 2024, of apps that suit graphs, for what seems too dear is
+# not tried and never known better. What counts is how they compare with each other.
 _FIRST = {
-    "bfs/transaction/eager": Cost(more=70e-9),
-    "dfs/transaction/eager": Cost(more=90e-9),
-    "ready/transaction/eager": Cost(more=120e-9),
-    "dfs/operation/lazy": Cost(entry=80e-9, more=200e-9),
-    "ready/operation/lazy": Cost(entry=80e-9, more=300e-9),
-    "ready/operation/eager": Cost(entry=80e-9, more=400e-9),
+    "bfs/transaction/eager": Cost(more=50e-9),
+    "dfs/transaction/eager": Cost(more=60e-9),
+    "ready/transaction/eager": Cost(more=80e-9),
+    "dfs/operation/lazy": Cost(entry=50e-9, more=120e-9),
+    "ready/operation/lazy": Cost(entry=50e-9, more=180e-9),
+    "ready/operation/eager": Cost(entry=50e-9, more=240e-9),
 }
 # What small batches take of that.
 _CACHED = 0.5
@@ -49,7 +52,7 @@ class Costs:
     app: str = ""
     known: dict[str, Cost] = field(default_factory=dict)
     learned: int = 0  # measurements, since it was last kept
-    _at_hand: dict[tuple[str, str], Cost] = field(default_factory=dict)
+    _at_hand: dict[tuple[str, int, bool], Cost] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.directory is not None:
@@ -62,10 +65,11 @@ class Costs:
         return _FILE.format(app=self.app)
 
     def of(self, name: str, threads: int, events: float) -> Cost:
-        where = _where(threads, events)
-        found = self._at_hand.get((name, where))
+        key = name, threads, events < _LARGE
+        found = self._at_hand.get(key)
         if found is None:
-            found = self._at_hand[name, where] = self.known.get(f"{name}:{where}") or self._guess(name, where)
+            where = _where(threads, events)
+            found = self._at_hand[key] = self.known.get(f"{name}:{where}") or self._guess(name, where)
         return found
 
     def _guess(self, name: str, where: str) -> Cost:
@@ -88,17 +92,18 @@ class Costs:
         if name not in _FIRST or events < _SMALL:
             return
         old = self.of(name, threads, events)
+        higher = _HIGHER if f"{name}:{_where(threads, events)}" in self.known else _AT_FIRST
         start, entry, building = old.start, old.entry, spent["construct"] / threads
         if events < _LARGE:
-            start = _towards(start, max(0.0, building - entries * entry))
+            start = _towards(start, max(0.0, building - entries * entry), higher)
         else:
-            entry = _towards(entry, max(0.0, building - start) / max(1, entries))
+            entry = _towards(entry, max(0.0, building - start) / max(1, entries), higher)
         more = old.more
         if work < _DEAR * entries:
             took = spent["useful"] + spent["abort"] + spent["explore"]
-            more = _towards(more, max(0.0, took - work) / entries)
-        where = _where(threads, events)
-        self.known[f"{name}:{where}"] = self._at_hand[name, where] = Cost(start, entry, more)
+            more = _towards(more, max(0.0, took - work) / entries, higher)
+        learned = self._at_hand[name, threads, events < _LARGE] = Cost(start, entry, more)
+        self.known[f"{name}:{_where(threads, events)}"] = learned
         self.learned += 1
         if self.learned % _FOLLOW == 1:
             self._at_hand.clear()
@@ -130,6 +135,6 @@ def _first(name: str, where: str) -> Cost:
     return replace(first, entry=_CACHED * first.entry, more=_CACHED * first.more) if where.endswith("small") else first
 
 
-def _towards(old: float, new: float) -> float:
-    """A little of the new; one measurement that another process disturbed must not count for much."""
-    return old + _LEARN * (min(max(new, old / 2), 2 * old) - old)
+def _towards(old: float, new: float, higher: float) -> float:
+    """A little of the new; one measurement that is far off must not count for much."""
+    return old + (_LOWER if new < old else higher) * (min(max(new, old / 2), 3 * old) - old)
