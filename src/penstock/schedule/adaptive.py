@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from penstock.execute.native import Kernel, Running
-from penstock.schedule.choose import LITTLE, Choice, Chooser, Features, too_little
+from penstock.schedule.choose import LITTLE, Choice, Chooser, Features, policy, too_little
 from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
 from penstock.schedule.policy import Conducted, Policy
@@ -65,7 +65,9 @@ class Adaptive:
         if samples and self.cost is not None and self.chooser.last == "serial" and self.chooser.hopeless(features):
             return self._too_dear(running, features, 0)
         done = self._sample(running) if samples and not self._steady() else 0
-        return self._rest(running, replace(features, events=running.count - done, cost=self.cost or 0.0), done)
+        if done:
+            features = replace(features, events=running.count - done, cost=self.cost or 0.0)
+        return self._rest(running, features, done)
 
     # -- without a graph --------------------------------------------------------------------
 
@@ -159,7 +161,8 @@ class Adaptive:
         if missing:
             return self._plainly(running, missing, done)
         begun = time.perf_counter()
-        batch = self.compiled.versioned.begin(running, Policy(threads=features.threads), done, running.count)
+        any_graph = policy("bfs/transaction/eager", features.threads)
+        batch = self.compiled.versioned.begin(running, any_graph, done, running.count)
         graph = batch.graph()
         found = batch.features(graph, features)
         self._lists *= found.accesses / max(1e-9, features.accesses)

@@ -96,7 +96,7 @@ class Chooser:
         """Whether a graph could win if nothing in the batch waited for anything."""
         if f.threads < 2 or f.work < LITTLE:
             return False
-        least = min(self._seconds(f, one) for one in _WHOLE)  # where nothing waits, pieces have nothing to gain
+        least = min(self._seconds(f, one) for one in _WHOLE)
         return least < (_BETTER_THAN_SERIAL if self.last == "serial" else 1.0) * f.work
 
     def hopeless(self, f: Features) -> bool:
@@ -105,11 +105,11 @@ class Chooser:
 
     def serial(self, why: str) -> Choice:
         self.last = "serial"
-        return Choice(_policy("serial", 1), why)
+        return Choice(policy("serial", 1), why)
 
     def choose(self, f: Features) -> Choice:
         """Of all candidates the one with the least estimate; f.chain and f.path are known now."""
-        candidates = _ALL if f.cut else _WHOLE
+        candidates = _ALL if f.cut and f.path else _WHOLE  # where nothing waits, pieces have nothing to gain
         self.estimates = {one.name: self._seconds(f, one) for one in candidates}
         best = min(self.estimates, key=self.estimates.__getitem__)
         kept = self.estimates.get(self.last)
@@ -121,7 +121,7 @@ class Chooser:
         if f.work < _BETTER_THAN_GRAPH * left:
             best = "serial"
         self.last = best
-        return Choice(_policy(best, f.threads), self._why(f, best))
+        return Choice(policy(best, f.threads), self._why(f, best))
 
     def _seconds(self, f: Features, one: _Candidate) -> float:
         own = self.costs.of(one.name, f.threads, f.events)
@@ -157,7 +157,7 @@ def _redone(f: Features) -> float:
 
 
 @lru_cache(maxsize=256)
-def _policy(name: str, threads: int) -> Policy:
+def policy(name: str, threads: int) -> Policy:
     return Policy.serial() if name == "serial" else Policy.parse(name, threads)
 
 

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 _FILE = "schedule-costs-{app}.json"
-# How much of a new measurement is taken over, if it is lower and if it is higher: whatever else runs, and memory that is
-# touched for the first time, can only make a batch dearer. After how many of them guesses about other policies follow.
+# How much of a new measurement is taken over, if it is lower and if it is higher: whatever else runs, and memory that
+# is touched for the first time, can only make a batch dearer. After how many of them guesses about others follow.
 _LOWER, _HIGHER, _FOLLOW = 0.4, 0.1, 16
 _AT_FIRST = 0.8  # of the first measurement
 # A small batch stays in the caches of a core, so what it costs is learned apart. It tells what a batch costs to begin
