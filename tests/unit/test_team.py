@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numba as nb
@@ -100,4 +101,27 @@ def test_a_child_process_has_helpers_of_its_own(team: Team) -> None:
         os.kill(child, 9)
         pytest.fail("the child waits for helpers that it does not have")
     assert status == 0
+    runs(team, 4)
+
+
+def test_a_helper_that_cannot_be_had_is_asked_for_again(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ThreadPoolExecutor, "submit", no_thread)
+        with pytest.raises(RuntimeError, match="can't start"):
+            runs(team, 3)
+    runs(team, 3)
+
+
+def test_a_closed_team_lets_its_helpers_go_at_once(team: Team) -> None:
+    took = []
+    for _ in range(5):
+        runs(team, 4)
+        time.sleep(0.005)  # they sleep by now
+        begun = time.perf_counter()
+        team.close()
+        took.append(time.perf_counter() - begun)
+    assert min(took) < 0.04  # they would have gone by themselves after 0.05
     runs(team, 4)

@@ -37,6 +37,7 @@ from penstock.state.jit import inlined, kernel
 _LINE = 8
 CALL, _CODE, _ARGUMENTS, _DONE, _FAILED, _SLEEPING, _SLEEP, _HELPERS = (k * _LINE for k in range(8))
 _THREADS = (1 << 16) - 1
+_DISMISSED = -1
 # A helping thread, by its number, is not there; is there, and may go; or must stay.
 _AWAY, _FREE, _HELD = range(3)
 # It looks so often for the next call, which is some 100 us; then it sleeps, for so many nanoseconds at most; then it
@@ -61,7 +62,7 @@ class Team:
         try:
             for k in range(1, threads):
                 if _hold(self._box, k):
-                    self._pool("helpers").submit(serve, self._box, k, int(self._box[CALL]))
+                    self._fetch(k)
             failed = step(self._box, ALL, threads, *arguments)
         finally:
             _let_go(self._box, threads)
@@ -96,9 +97,18 @@ class Team:
                 raise failure
 
     def close(self) -> None:
+        _dismiss(self._box)
+        self._box = _new_box(1)
         for pool in self._pools.values():
             pool.shutdown()
         self._pools = {}
+
+    def _fetch(self, helper: int) -> None:
+        try:
+            self._pool("helpers").submit(serve, self._box, helper, int(self._box[CALL]))
+        except BaseException:  # there is no thread to be had
+            self._box[_HELPERS + helper * _LINE] = _AWAY
+            raise
 
     def _make_room(self, threads: int) -> None:
         if self._process != os.getpid():  # a fork: the helpers are not in the child
@@ -185,6 +195,8 @@ def serve(box: Any, me: Any, seen: Any) -> None:
     looks = 0
     while True:
         call = atomics.load(box, CALL)
+        if call == _DISMISSED:
+            return
         if call == seen:
             looks = atomics.pause(looks)
             if looks > _LOOKS:
@@ -212,4 +224,11 @@ def _hold(box: Any, helper: Any) -> Any:
 @kernel
 def _let_go(box: Any, threads: Any) -> None:
     for k in range(1, threads):
-        atomics.store(box, _HELPERS + k * _LINE, _FREE)
+        atomics.swap_if(box, _HELPERS + k * _LINE, _HELD, _FREE)
+
+
+@kernel
+def _dismiss(box: Any) -> None:
+    """All helping threads, at once and for good: the box is done with."""
+    atomics.store(box, CALL, _DISMISSED)
+    atomics.wake(box, CALL, box[_SLEEP:])
