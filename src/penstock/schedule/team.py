@@ -59,13 +59,12 @@ class Team:
     def run(self, step: Any, threads: int, *arguments: Any) -> None:
         """step(box, me, threads, *arguments), by all threads."""
         self._make_room(threads)
+        box = self._box
         try:
-            for k in range(1, threads):
-                if _hold(self._box, k):
-                    self._fetch(k)
-            failed = step(self._box, ALL, threads, *arguments)
+            self._gather(threads)
+            failed = step(box, ALL, threads, *arguments)
         finally:
-            _let_go(self._box, threads)
+            _let_go(box, threads)
         if failed:
             raise RuntimeError(f"{step.__name__} failed in {failed} of {threads} threads")
 
@@ -103,11 +102,14 @@ class Team:
             pool.shutdown()
         self._pools = {}
 
-    def _fetch(self, helper: int) -> None:
+    def _gather(self, threads: int) -> None:
+        """Have the helpers come that have gone."""
         try:
-            self._pool("helpers").submit(serve, self._box, helper, int(self._box[CALL]))
-        except BaseException:  # there is no thread to be had
-            self._box[_HELPERS + helper * _LINE] = _AWAY
+            for k in range(1, threads):
+                if _hold(self._box, k):
+                    self._pool("helpers").submit(serve, self._box, k, int(self._box[CALL]))
+        except BaseException:  # no thread is to be had, or Ctrl-C: who was asked, or not, must not be counted on
+            self.close()
             raise
 
     def _make_room(self, threads: int) -> None:
