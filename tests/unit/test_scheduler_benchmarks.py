@@ -14,12 +14,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.schedulers import regret, scaling
 from benchmarks.schedulers.__main__ import main
 from benchmarks.schedulers.draw import draw
-from benchmarks.schedulers.measure import Bench
+from benchmarks.schedulers.measure import Bench, Measured, parsed
 from benchmarks.schedulers.points import describe, grid
 from benchmarks.schedulers.scaling import longest_paths
 from benchmarks.schedulers.studies import LOCKS, Panel, Study
 
 from penstock import Policy
+from penstock.observe.report import BatchReport
 from penstock.workloads import PHASES, StreamingLedger
 
 # Whole transactions: operations take long to compile.
@@ -43,6 +44,18 @@ def test_the_grid_is_wide() -> None:
     assert {p.theta for p in points} >= {0.0, 0.6, 1.0}
     assert min(p.batch for p in points) <= 1_024 < 100_000 <= max(p.batch for p in points)
     assert max(p.abort_ratio for p in points) == 0.9
+
+
+def test_the_best_policy_is_picked_by_other_rounds_than_it_is_timed_by() -> None:
+    policies = [*parsed(("serial", "bfs/transaction/eager"), 2), Policy.adaptive(2)]
+    rounds = [[4.0, 5.0, 4.0, 5.0], [6.0, 3.0, 6.0, 3.0], [4.5, 4.0, 4.5, 4.0]]
+    found = [Measured(policy, 1, seconds=taken) for policy, taken in zip(policies, rounds, strict=True)]
+    found[-1].last = BatchReport(1, "serial", "", 1, 1, 0, 0, {}, 0, {})
+    point = regret.point(StreamingLedger(), found)
+    assert (point["best"], point["best_ms"], point["adaptive_ms"]) == ("serial", 5000.0, 4000.0)
+    assert point["regret"] == pytest.approx(4.0 / 5.0 - 1)
+    assert point["fixed_ms"] == {"serial": 4500.0, "bfs/transaction/eager": 4500.0}
+    assert point["luckiest"] == pytest.approx(4.25 / 4.5 - 1)
 
 
 def test_regret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,6 @@ _TELLING, _TELLS = 512, 2e-3
 _FOLLOW = 0.5
 # After so many batches for which a graph seemed too dear, what it was learned to cost is forgotten, and it is tried.
 _RETRY = 64
-_SERIAL = Policy.serial()
 
 
 class Adaptive:
@@ -74,8 +73,8 @@ class Adaptive:
     def _little(self, running: Running, known: float) -> Conducted:
         """The short way of a batch that no graph could be worth: one that takes 0.1 ms feels every line of Python."""
         self._loop(running, 0)
-        self.chooser.last = "serial"
-        return Conducted(_SERIAL, too_little(running.count, known))
+        choice = self.chooser.serial(too_little(running.count, known))
+        return Conducted(choice.policy, choice.why)
 
     def _plainly(self, running: Running, why: str, done: int = 0) -> Conducted:
         return self._serially(running, done, self.chooser.serial(why))

@@ -110,7 +110,7 @@ class Costs:
 
     def forget(self, threads: int, events: int) -> None:
         """What was learned of batches of this size: perhaps only something else that ran made them dear."""
-        where = _where(threads, events)
+        where = f":{_where(threads, events)}"
         self.known = {key: cost for key, cost in self.known.items() if not key.endswith(where)}
         self._at_hand.clear()
 
