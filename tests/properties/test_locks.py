@@ -114,7 +114,7 @@ def test_a_thread_that_fails_lets_the_others_end(scheme: str) -> None:
     """In a process of its own: threads that never end would keep this one from ending, too."""
     command = [sys.executable, "-c", FAIL, scheme]
     done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120)
-    refused = "a batch of app 'lists' failed half-way; close the database and open it again"
+    refused = "a batch of app 'lists' failed half-way (MemoryError: no more); close the database and open it again"
     assert done.stdout.splitlines() == 2 * ["no more", refused], done.stderr
 
 

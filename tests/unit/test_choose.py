@@ -1,5 +1,6 @@
 """The adaptive policy's model: which schedule it expects to take the least time, and that it does not flap."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.execute.native import Kernel
 from penstock.schedule.choose import Chooser, Features
 from penstock.schedule.costs import Costs
 from penstock.workloads import StreamingLedger
@@ -99,3 +101,17 @@ def test_a_batch_is_sampled_until_it_says_the_same_of_itself(monkeypatch: pytest
         adaptive._same = False
         db.run(knobs.events(12), policy=ps.Policy.adaptive(2))
         assert sampled == [0, 9, 12]
+
+
+def test_an_empty_batch_that_is_held_up_costs_nothing_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a batch may be held back by a watermark; and a busy machine may stop its thread for a while."""
+    run = Kernel.run
+
+    def held_up(*arguments: Any) -> None:
+        run(*arguments)
+        time.sleep(0.005)
+
+    monkeypatch.setattr(Kernel, "run", held_up)
+    with StreamingLedger(batch=1, keys=2).app().open() as db:
+        assert db.run([]).num_rows == 0
+        assert db.last_batch is not None and db.last_batch.why == "there is nothing to run"

@@ -17,7 +17,8 @@ class Gate:
     def __init__(self, app: str) -> None:
         self._app = app
         self._turnstile, self._lock = threading.Lock(), threading.Lock()
-        self.closed = self.broken = False
+        self.closed = False
+        self._failure: BaseException | None = None
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -47,12 +48,20 @@ class Gate:
         """What fails in here leaves memory and disk apart: nothing more may run."""
         try:
             yield
-        except BaseException:
-            self.broken = True
+        except BaseException as error:
+            self._failure = error
             raise
+
+    @property
+    def broken(self) -> bool:
+        return self._failure is not None
 
     def _refuse_unusable(self) -> None:
         if self.closed:
             raise StateError(f"the database of app '{self._app}' is closed; open it again")
-        if self.broken:
-            raise StateError(f"a batch of app '{self._app}' failed half-way; close the database and open it again")
+        if self._failure is not None:
+            # Whoever is refused may not be who saw it fail: a batch may have run ahead, in another thread.
+            raise StateError(
+                f"a batch of app '{self._app}' failed half-way ({type(self._failure).__name__}: {self._failure}); "
+                "close the database and open it again"
+            ) from self._failure

@@ -49,9 +49,8 @@ class Adaptive:
         if self.cost is not None and 2 * self.cost * running.count < LITTLE:
             return self._little(running, self.cost)
         conducted = self._run(running, threads)
-        if running.count:
-            seen = float(np.count_nonzero(running.result.code)) / running.count
-            self.abort_ratio += _FOLLOW * (seen - self.abort_ratio)
+        seen = float(np.count_nonzero(running.result.code)) / running.count
+        self.abort_ratio += _FOLLOW * (seen - self.abort_ratio)
         return conducted
 
     def _run(self, running: Running, threads: int) -> Conducted:

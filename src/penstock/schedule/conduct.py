@@ -61,6 +61,8 @@ class Conductor:
     # -- adaptive ---------------------------------------------------------------------------
 
     def _adaptive(self, running: Running, threads: int) -> Conducted:
+        if not running.count:
+            return Conducted(Policy.serial(), "there is nothing to run")
         alone = self._alone(running)
         if len(alone):
             self.kernel.run(running)
@@ -105,8 +107,6 @@ class Conductor:
 
 def nested(found: list[tuple[str, Conducted]]) -> Conducted:
     """How groups were run, told as one."""
-    if not found:
-        return Conducted(Policy.serial(), "there is nothing to run")
     spent: dict[str, float] = {}
     for _, one in found:
         _add(spent, one.spent)
