@@ -11,8 +11,9 @@ import numba as nb
 import numpy as np
 import pytest
 
-from penstock.schedule import atomics
-from penstock.schedule.team import ALL, Team, hand, handed, share
+from penstock.schedule import atomics, cores
+from penstock.schedule.policy import cores as cores_of_this_process
+from penstock.schedule.team import _CORES, _LINE, ALL, Team, hand, handed, share
 
 kernel = nb.njit(nogil=True)  # not kept on disk: what it has inlined is under test
 
@@ -125,3 +126,31 @@ def test_a_closed_team_lets_its_helpers_go_at_once(team: Team) -> None:
         took.append(time.perf_counter() - begun)
     assert min(took) < 0.04  # they would have gone by themselves after 0.05
     runs(team, 4)
+
+
+@kernel
+def leave(taken: Any, me: Any) -> None:
+    cores.leave(taken, me, 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
+def test_a_thread_leaves_the_cores_of_others_if_it_may() -> None:
+    may = os.sched_getaffinity(0)
+    for other in may:
+        taken = np.array([other, -1])
+        leave(taken, 1)
+        assert taken[0] == other and taken[1] in may
+        assert len(may) == 1 or taken[1] != other
+        assert os.sched_getaffinity(0) == may
+    taken = np.array([*may, -1])
+    leave(taken, len(may))  # there is none that is free
+    assert taken[-1] in may and os.sched_getaffinity(0) == may
+
+
+@pytest.mark.skipif(cores_of_this_process() < 2, reason="needs two cores")
+def test_helpers_that_slept_run_beside_the_caller(team: Team) -> None:
+    for pause in (0.005, 0.02, 0.08) * 5:
+        time.sleep(pause)  # they sleep by then, or have gone
+        runs(team, 2)
+        caller, helper = team._box[_CORES::_LINE]
+        assert caller != helper

@@ -30,7 +30,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from penstock.schedule import atomics
+from penstock.schedule import atomics, cores
 from penstock.state.jit import inlined, kernel
 
 # The box, each number on a cache line of its own. A call is counted, and says how many threads it is for.
@@ -38,8 +38,9 @@ _LINE = 8
 CALL, _CODE, _ARGUMENTS, _DONE, _FAILED, _SLEEPING, _SLEEP, _HELPERS = (k * _LINE for k in range(8))
 _THREADS = (1 << 16) - 1
 _DISMISSED = -1
-# A helping thread, by its number, is not there; is there, and may go; or must stay.
+# A helping thread, by its number, is not there; is there, and may go; or must stay. And the core that it is on.
 _AWAY, _FREE, _HELD = range(3)
+_CORES = _HELPERS + 1
 # It looks so often for the next call, which is some 100 us; then it sleeps, for so many nanoseconds at most; then it
 # goes. Threads that kept looking would hold up the one that they wait for: memory that it frees has to be taken from
 # all their cores.
@@ -184,6 +185,7 @@ def hand(box: Any, threads: Any, step: Any) -> Any:
     atomics.fence()  # who is not seen to sleep sees the call before it does
     if threads > 1 and atomics.load(box, _SLEEPING):
         atomics.wake(box, CALL, box[_SLEEP:])
+        atomics.give_way()  # one that wakes on this core can only now leave it
     failed = _call(code, frame, 0)
     looks = 0
     while atomics.load(box, _DONE) < threads - 1:
@@ -194,7 +196,8 @@ def hand(box: Any, threads: Any, step: Any) -> Any:
 @kernel
 def serve(box: Any, me: Any, seen: Any) -> None:
     """seen: the last call that was not for this thread."""
-    looks = 0
+    looks, slept = 0, True
+    atomics.add(box, _SLEEPING, -1)
     while True:
         call = atomics.load(box, CALL)
         if call == _DISMISSED:
@@ -206,12 +209,16 @@ def serve(box: Any, me: Any, seen: Any) -> None:
                 atomics.fence()
                 atomics.sleep(box, CALL, seen, box[_SLEEP:])
                 atomics.add(box, _SLEEPING, -1)
+                slept = True
                 unwanted = atomics.load(box, CALL) == seen
                 if unwanted and atomics.swap_if(box, _HELPERS + me * _LINE, _FREE, _AWAY):
                     return
             continue
         seen, looks = call, 0
         if me < call & _THREADS:  # then the caller waits, and nothing in the box changes meanwhile
+            if slept:
+                cores.leave(box[_CORES:], me, _LINE)
+                slept = False
             if _call(box[_CODE], box[_ARGUMENTS], me):
                 atomics.add(box, _FAILED, 1)
             atomics.add(box, _DONE, 1)
@@ -220,7 +227,11 @@ def serve(box: Any, me: Any, seen: Any) -> None:
 @kernel
 def _hold(box: Any, helper: Any) -> Any:
     """Keep a helping thread from going; whether it has gone."""
-    return atomics.swap(box, _HELPERS + helper * _LINE, _HELD) == _AWAY
+    box[_CORES] = cores.core()
+    gone = atomics.swap(box, _HELPERS + helper * _LINE, _HELD) == _AWAY
+    if gone:
+        atomics.add(box, _SLEEPING, 1)  # until it serves
+    return gone
 
 
 @kernel
