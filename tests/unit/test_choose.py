@@ -115,3 +115,28 @@ def test_an_empty_batch_that_is_held_up_costs_nothing_an_event(monkeypatch: pyte
     with StreamingLedger(batch=1, keys=2).app().open() as db:
         assert db.run([]).num_rows == 0
         assert db.last_batch is not None and db.last_batch.why == "there is nothing to run"
+
+
+def test_small_batches_that_are_alike_run_as_the_first_of_them_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are looked at from time to time; and at once where they are larger."""
+    knobs = StreamingLedger(cost_us=10.0, batch=600, keys=5_000, abort_ratio=0.0)
+    with knobs.app().open() as db:
+        for table, rows in knobs.tables().items():
+            db.load(table, rows)
+        db.warm()
+        adaptive = db._conductor.groups[0][1]
+        looked = []
+
+        def choose(features: Features) -> Any:
+            looked.append(db.version)
+            return Chooser.choose(adaptive.chooser, features)
+
+        monkeypatch.setattr(adaptive.chooser, "choose", choose)
+        monkeypatch.setattr(adaptive, "_hear", lambda policy, one: setattr(adaptive, "_same", True))
+        for number in range(12):
+            db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
+        assert looked == [1, 10]  # the first of all shows what an event costs
+        db.run(replace(knobs, batch=1_000).events(12), policy=ps.Policy.adaptive(2))
+        assert looked == [1, 10, 12]
+        report = db.last_batch
+        assert report is not None and report.policy != "serial" and sum(report.spent.values()) > 0

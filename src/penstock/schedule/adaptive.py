@@ -22,14 +22,18 @@ from penstock.schedule.policy import Conducted, Policy
 _SAMPLES, _SAMPLED = (16, 64, 256), 2048
 # If that is about what it was, it counts for this much; else for all.
 _ABOUT, _COUNTS = 2.0, 0.3
-# While batches say of themselves that they are as the last that was sampled, to within this ratio, so many are not.
+# While batches say of themselves that they are as the last that was sampled, to within this ratio, so many are not. Nor
+# are so many small ones looked at: they run as the last one did.
 _SAME, _TRUST = 0.85, 8
 # A batch tells what an event costs if it is not so small that calling the kernel is most of it.
 _TELLING, _TELLS = 512, 2e-3
 # How fast the ratio of aborts that is remembered follows the one that is seen.
 _FOLLOW = 0.5
-# After so many batches for which a graph seemed too dear, what it was learned to cost is forgotten, and it is tried.
-_RETRY = 64
+# After so many batches for which a graph seemed too dear, what it was learned to cost is forgotten, and it is tried. If
+# it was in vain, after twice as many; and so on.
+_RETRY, _SELDOM = 4, 64
+# A graph that much larger than any before lies in memory that is touched for the first time: it says nothing of others.
+_LARGER = 1.2
 
 
 class Adaptive:
@@ -42,13 +46,16 @@ class Adaptive:
         self._before: float | None = None  # the same, as the last batch that ran serially showed it
         self.abort_ratio = 0.0
         self._said, self._same, self._unsampled = ("", 0.0), False, 0
+        self._last, self._events, self._threads = Conducted(Policy.serial(), ""), 0, 0  # the last batch
         self._lists = 1.0  # records that an event reaches, for each that is known without looking into its lists
-        self._dear = 0  # batches for which a graph seemed too dear
+        self._largest = 0  # events of the largest graph so far
+        self._dear, self._retry = 0, _RETRY  # batches for which a graph seemed too dear, and after how many it is tried
 
     def run(self, running: Running, threads: int) -> Conducted:
         if self.cost is not None and 2 * self.cost * running.count < LITTLE:
             return self._little(running, self.cost)
         conducted = self._run(running, threads)
+        self._last, self._events, self._threads = conducted, running.count, threads
         seen = float(np.count_nonzero(running.result.code)) / running.count
         self.abort_ratio += _FOLLOW * (seen - self.abort_ratio)
         return conducted
@@ -59,6 +66,8 @@ class Adaptive:
         samples = running.count >= _SAMPLED
         if self.cost is None and not samples:
             return self._plainly(running, "the first batch shows what an event costs")
+        if not samples and self._as_large(running, threads) and self._steady():
+            return self._again(running)
         features = self._features(running, threads)
         if samples and self.cost is not None and self.chooser.last == "serial" and self.chooser.hopeless(features):
             return self._too_dear(running, features, 0)
@@ -80,7 +89,8 @@ class Adaptive:
 
     def _too_dear(self, running: Running, features: Features, done: int) -> Conducted:
         self._dear += 1
-        if self._dear % _RETRY == 0:
+        if self._dear >= self._retry:
+            self._dear, self._retry = 0, min(2 * self._retry, _SELDOM)
             self.chooser.costs.forget(features.threads, features.events)
         return self._plainly(running, too_little(features.events, features.cost), done)
 
@@ -124,6 +134,10 @@ class Adaptive:
         self._unsampled += 1
         return self._same and self._unsampled <= _TRUST
 
+    def _as_large(self, running: Running, threads: int) -> bool:
+        """Whether the last batch was about as large."""
+        return threads == self._threads and _SAME * self._events < running.count < self._events / _SAME
+
     def _hear(self, policy: str, one: float) -> None:
         """What a batch says an event cost; by a graph that is work on versions, comparable only with the like."""
         before, said = self._said
@@ -151,8 +165,22 @@ class Adaptive:
             abort_ratio=self.abort_ratio,
         )
 
+    def _again(self, running: Running) -> Conducted:
+        """As the last batch: looking at a small one takes a tenth of its time."""
+        policy, why = self._last.policy, self._last.why
+        if policy.scheme == "serial":
+            self._dear += 1
+            return self._serially(running, 0, Choice(policy, why))
+        begun = time.perf_counter()
+        batch = self.compiled.versioned.begin(running, policy, 0, running.count)
+        spent = batch.run(batch.graph(), begun)
+        self._hear_graph(running, policy, spent)
+        return Conducted(policy, why, spent)
+
     def _rest(self, running: Running, features: Features, done: int) -> Conducted:
         """What is left of a batch once the cost of an event is known."""
+        if not done and running.count < _SAMPLED:
+            self._unsampled = 0
         if not self.chooser.worth_a_graph(features):
             return self._too_dear(running, features, done)
         missing = self.compiled.missing(features.threads)
@@ -169,12 +197,20 @@ class Adaptive:
             return self._serially(running, done, choice)
         batch.policy = choice.policy
         spent = batch.run(graph, begun)
-        self._learn(choice.policy, features, batch, spent)
-        one = (spent["useful"] + spent["abort"]) / features.events
-        self._hear(choice.policy.name, one)
+        if time.perf_counter() - begun < features.work:
+            self._dear, self._retry = 0, _RETRY
+        if features.events > _LARGER * self._largest:
+            self._largest = features.events
+        else:
+            self._learn(choice.policy, features, batch, spent)
+        self._hear_graph(running, choice.policy, spent, done)
+        return Conducted(choice.policy, choice.why, spent)
+
+    def _hear_graph(self, running: Running, policy: Policy, spent: dict[str, float], done: int = 0) -> None:
+        one = (spent["useful"] + spent["abort"]) / (running.count - done)
+        self._hear(policy.name, one)
         if running.count < _SAMPLED:  # there is nothing better
             self.cost = one
-        return Conducted(choice.policy, choice.why, spent)
 
     def _learn(self, policy: Policy, features: Features, batch: Any, spent: dict[str, float]) -> None:
         self.chooser.costs.learn(

@@ -74,11 +74,13 @@ class Costs:
 
     def _guess(self, name: str, where: str) -> Cost:
         """A policy that has not run yet: as much dearer than thought as those that have, or it would be preferred to
-        them for nothing but its being unknown."""
+        them for nothing but its being unknown. Those of its own unit tell most."""
         first = _first(name, where)
-        ran = [(self.known[f"{n}:{where}"], _first(n, where)) for n in _FIRST if f"{n}:{where}" in self.known]
-        if not ran:
+        known = [n for n in _FIRST if f"{n}:{where}" in self.known]
+        if not known:
             return first
+        alike = [n for n in known if _unit(n) == _unit(name)]
+        ran = [(self.known[f"{n}:{where}"], _first(n, where)) for n in alike or known]
         start, entry, more = (
             math.exp(math.fsum(math.log(max(getattr(own, of), 1e-9) / getattr(was, of)) for own, was in ran) / len(ran))
             for of in ("start", "entry", "more")
@@ -124,6 +126,10 @@ class Costs:
             temporary.write_text(json.dumps({name: asdict(cost) for name, cost in self.known.items()}, indent=1))
             temporary.replace(self.directory / self._file)
             self.learned = 0
+
+
+def _unit(name: str) -> str:
+    return name.split("/")[1]
 
 
 def _where(threads: int, events: float) -> str:
