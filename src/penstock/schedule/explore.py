@@ -26,8 +26,9 @@ HEAD, LOCK, TOP, FILLED, DONE, _SHARED = (k * LINE for k in range(6))
 # A thread's own: what it has finished but not told, where it stands, its cycles by what they were spent on.
 OWN = 16
 COUNT, CURSOR, LEVEL, USEFUL, WAITING, ABORTING, ALL, RANDOM, LIMIT = range(9)
-# Tasks of `order` that a thread takes at a time: what lies side by side in memory is best run by one thread.
-HANDFUL = 4
+# Tasks of `order` that a thread takes at a time: what lies side by side in memory is best run by one thread. Of a wide
+# stratum up to so many.
+HANDFUL, _MANY = 4, 16
 
 
 class State(NamedTuple):
@@ -88,12 +89,20 @@ def _jitter(s: State, me: Any) -> None:
 @inlined
 def _take_stratum(s: State, me: Any) -> Any:
     own = me * OWN
+    at = s.own[own + CURSOR]
+    if at < s.own[own + LIMIT]:
+        s.own[own + CURSOR] = at + 1
+        return s.order[at]
     while True:
         level = s.own[own + LEVEL]
         if level + 1 >= s.bounds.size:
             return -1
-        at = s.bounds[level] + atomics.add(s.heads, level, 1)
-        if at < s.bounds[level + 1]:
+        start, stop = s.bounds[level], s.bounds[level + 1]
+        left = stop - start - atomics.load(s.heads, level)
+        many = min(_MANY, 1 + left // (8 * s.threads)) if left > 0 else 1
+        at = start + atomics.add(s.heads, level, many)
+        if at < stop:
+            s.own[own + CURSOR], s.own[own + LIMIT] = at + 1, min(at + many, stop)
             return s.order[at]
         atomics.add(s.arrived, level, 1)
         begun = atomics.cycles()
@@ -107,10 +116,12 @@ def _take_stratum(s: State, me: Any) -> Any:
 @inlined
 def _take_own(s: State, me: Any) -> Any:
     own = me * OWN
-    at = s.own[own + CURSOR] * s.threads + me
+    turn = s.own[own + CURSOR]
+    many = HANDFUL if s.order.size > 8 * HANDFUL * s.threads else 1
+    at = (turn // many * s.threads + me) * many + turn % many
     if at >= s.order.size:
         return -1
-    s.own[own + CURSOR] += 1
+    s.own[own + CURSOR] = turn + 1
     task = s.order[at]
     if atomics.load(s.pending, task) != 0:
         begun = atomics.cycles()
