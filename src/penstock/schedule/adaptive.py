@@ -19,7 +19,7 @@ from penstock.schedule.costs import Costs
 from penstock.schedule.policy import Conducted, Policy
 
 # The first events of a batch, run serially, tell what one costs: few if they are dear; in a small batch, none.
-_SAMPLES, _SAMPLED = (16, 64, 256), 2048
+_SAMPLES, _SAMPLED = (4, 16, 64, 256), 2048
 # If that is about what it was, it counts for this much; else for all.
 _ABOUT, _COUNTS = 2.0, 0.3
 # While batches say of themselves that they are as the last that was sampled, to within this ratio, so many are not. Nor
@@ -48,6 +48,7 @@ class Adaptive:
         self._said, self._same, self._unsampled = ("", 0.0), False, 0
         self._last, self._events, self._threads = Conducted(Policy.serial(), ""), 0, 0  # the last batch
         self._lists = 1.0  # records that an event reaches, for each that is known without looking into its lists
+        self._told = self._last, 0, 0.0  # what was said of the last little batch, of so many events of this cost
         self._largest = 0  # events of the largest graph so far
         self._dear, self._retry = 0, _RETRY  # batches for which a graph seemed too dear, and after how many it is tried
 
@@ -81,8 +82,13 @@ class Adaptive:
     def _little(self, running: Running, known: float) -> Conducted:
         """The short way of a batch that no graph could be worth: one that takes 0.1 ms feels every line of Python."""
         self._loop(running, 0)
-        choice = self.chooser.serial(too_little(running.count, known))
-        return Conducted(choice.policy, choice.why)
+        told, count, cost = self._told
+        if count != running.count or not _SAME * cost < known < cost / _SAME:
+            choice = self.chooser.serial(too_little(running.count, known))
+            told = Conducted(choice.policy, choice.why)
+            self._told = told, running.count, known
+        self.chooser.last = "serial"
+        return told
 
     def _plainly(self, running: Running, why: str, done: int = 0) -> Conducted:
         return self._serially(running, done, self.chooser.serial(why))
@@ -119,8 +125,8 @@ class Adaptive:
         for count in _SAMPLES:
             took = self._timed(running, done, done + count)
             done += count
-            # The first call shows what a call costs that runs next to nothing.
-            one = max(1e-9, (took - min(calling, took / 2)) / count)
+            # The first call shows what a call costs that runs but one event.
+            one = max(1e-9, (took - min(calling, took / 2)) / (count - 1))
             if took > 2 * calling:
                 break
         known = self.cost or one

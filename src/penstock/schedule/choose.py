@@ -31,6 +31,9 @@ _DRAGGED = 20.0
 # Of what building costs, the part that is done when the graph is known.
 _SUNK = 0.6
 _BARRIER = 3e-6
+# Where a record is hot, tasks pass through the common heap, and threads wait for its lock: seconds of an access for two
+# threads, and how that grows with more.
+_HEAP, _CROWD = 20e-9, 1.25
 # A thread that keeps to its own share waits where another has an earlier part of a chain: so much of the hottest one.
 _OWN_SHARE = 0.6
 
@@ -132,6 +135,8 @@ class Chooser:
             work += max(f.chain, f.path) * (_BARRIER + f.cost / 2)
         elif one.explore == "dfs":
             waits = _OWN_SHARE * f.chain * (f.piece if one.pieces else f.cost)
+        elif f.path and not one.lazy:
+            work = max(work, f.entries * _HEAP * (f.threads - 1) ** _CROWD)
         return own.start + f.entries * own.entry + max(work, _path(f, one, own.more)) + waits
 
     def _why(self, f: Features, best: str) -> str:

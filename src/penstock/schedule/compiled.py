@@ -51,7 +51,7 @@ class Compiled:
         running = self.kernel.begin(tables, batch, self.kernel.encode(tables, batch), 0)
         for unit in ("transaction", "operation") if other.cuts.any else ("transaction",):
             for explore in EXPLORE:
-                other.run(running, Policy(explore=explore, unit=unit, threads=threads), 0, 0)
+                other.warm(running, Policy(explore=explore, unit=unit, threads=threads))
         other.team.close()
         self.versioned.adopt(other)
         self._warm = True

@@ -1,20 +1,27 @@
 """What building and exploring a graph costs an app on this machine: learned from its batches, and kept for its next
-process."""
+process.
+
+A policy costs what was thought of it at first, times what all of them cost more, or less, than thought, times what it
+alone does. The second follows every batch, whoever ran it: what slows the machine down for a while must not make the
+policy that ran meanwhile look worse than those that did not. The third follows slowly, and fades while others run.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-_FILE = "schedule-costs-{app}.json"
+_FILE = "schedule-factors-{app}.json"
 # How much of a new measurement is taken over, if it is lower and if it is higher: whatever else runs, and memory that
-# is touched for the first time, can only make a batch dearer. After how many of them guesses about others follow.
-_LOWER, _HIGHER, _FOLLOW = 0.4, 0.1, 16
-_AT_FIRST = 0.8  # of the first measurement
+# is touched for the first time, can only make a batch dearer. How much at first; and how much of it is a policy's own.
+_LOWER, _HIGHER, _AT_FIRST, _ALONE = 0.4, 0.1, 0.8, 0.1
+# One measurement that is far off must not count for much; nor must all that were.
+_LEAST, _MOST, _BOUNDS = 0.5, 3.0, (0.3, 10.0)
+# What is left of what is known of one policy alone after a batch of another.
+_FADES = 0.98
 # A small batch stays in the caches of a core, so what it costs is learned apart. It tells what a batch costs to begin
 # with; a large one, what an access costs to build in. From smaller ones nothing can be learned.
 _LARGE, _SMALL = 4096, 512
@@ -35,8 +42,8 @@ class Cost:
 # Before anything was measured: large batches on two cores of 2024, of apps that suit graphs, for what seems too dear is
 # not tried and never known better. What counts is how they compare with each other.
 _FIRST = {
-    "bfs/transaction/eager": Cost(more=50e-9),
-    "dfs/transaction/eager": Cost(more=60e-9),
+    "bfs/transaction/eager": Cost(more=30e-9),
+    "dfs/transaction/eager": Cost(more=55e-9),
     "ready/transaction/eager": Cost(more=80e-9),
     "dfs/operation/lazy": Cost(entry=50e-9, more=120e-9),
     "ready/operation/lazy": Cost(entry=50e-9, more=180e-9),
@@ -45,20 +52,23 @@ _FIRST = {
 # What small batches take of that.
 _CACHED = 0.5
 
+Factors = tuple[float, float, float]  # of start, entry and more
+_AS_THOUGHT: Factors = (1.0, 1.0, 1.0)
+
 
 @dataclass(slots=True)
 class Costs:
     directory: Path | None = None
     app: str = ""
-    known: dict[str, Cost] = field(default_factory=dict)
+    known: dict[str, Factors] = field(default_factory=dict)  # by threads and size; and those of one policy alone
     learned: int = 0  # measurements, since it was last kept
     _at_hand: dict[tuple[str, int, bool], Cost] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.directory is not None:
-            with contextlib.suppress(OSError, ValueError, TypeError):
+            with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
                 stored = json.loads((self.directory / self._file).read_text())
-                self.known = {name: Cost(**cost) for name, cost in stored.items()}
+                self.known = {where: (float(s), float(e), float(m)) for where, (s, e, m) in stored.items()}
 
     @property
     def _file(self) -> str:
@@ -69,23 +79,14 @@ class Costs:
         found = self._at_hand.get(key)
         if found is None:
             where = _where(threads, events)
-            found = self._at_hand[key] = self.known.get(f"{name}:{where}") or self._guess(name, where)
+            every, own = self.known.get(where, _AS_THOUGHT), self.known.get(f"{name}:{where}", _AS_THOUGHT)
+            first, size = _FIRST.get(name, Cost()), _CACHED if events < _LARGE else 1.0
+            found = self._at_hand[key] = Cost(
+                first.start * every[0] * own[0],
+                first.entry * every[1] * own[1] * size,
+                first.more * every[2] * own[2] * size,
+            )
         return found
-
-    def _guess(self, name: str, where: str) -> Cost:
-        """A policy that has not run yet: as much dearer than thought as those that have, or it would be preferred to
-        them for nothing but its being unknown. Those of its own unit tell most."""
-        first = _first(name, where)
-        known = [n for n in _FIRST if f"{n}:{where}" in self.known]
-        if not known:
-            return first
-        alike = [n for n in known if _unit(n) == _unit(name)]
-        ran = [(self.known[f"{n}:{where}"], _first(n, where)) for n in alike or known]
-        start, entry, more = (
-            math.exp(math.fsum(math.log(max(getattr(own, of), 1e-9) / getattr(was, of)) for own, was in ran) / len(ran))
-            for of in ("start", "entry", "more")
-        )
-        return Cost(first.start * start, first.entry * entry, first.more * more)
 
     def learn(
         self, name: str, threads: int, *, events: int, entries: int, work: float, spent: dict[str, float]
@@ -93,27 +94,38 @@ class Costs:
         """One batch's truth, in thread-seconds. work: of the serial loop, as it was thought to be."""
         if name not in _FIRST or events < _SMALL:
             return
-        old = self.of(name, threads, events)
-        higher = _HIGHER if f"{name}:{_where(threads, events)}" in self.known else _AT_FIRST
-        start, entry, building = old.start, old.entry, spent["construct"] / threads
+        old, building = self.of(name, threads, events), spent["construct"] / threads
+        start = entry = more = 1.0
         if events < _LARGE:
-            start = _towards(start, max(0.0, building - entries * entry), higher)
+            start = _off(old.start, building - entries * old.entry)
         else:
-            entry = _towards(entry, max(0.0, building - start) / max(1, entries), higher)
-        more = old.more
+            entry = _off(old.entry, (building - old.start) / max(1, entries))
         if work < _DEAR * entries:
             took = spent["useful"] + spent["abort"] + spent["explore"]
-            more = _towards(more, max(0.0, took - work) / entries, higher)
-        learned = self._at_hand[name, threads, events < _LARGE] = Cost(start, entry, more)
-        self.known[f"{name}:{_where(threads, events)}"] = learned
+            more = _off(old.more, (took - work) / entries)
+        self._take_over(_where(threads, events), name, (start, entry, more))
+        self._at_hand.clear()
         self.learned += 1
-        if self.learned % _FOLLOW == 1:
-            self._at_hand.clear()
+
+    def _take_over(self, where: str, name: str, off: Factors) -> None:
+        """off: how far off what was thought of this policy was."""
+        every, own, known = self.known.get(where), self.known.get(f"{name}:{where}"), self.known
+        if every is None:
+            known[where], known[f"{name}:{where}"] = _times(_AS_THOUGHT, off, _AT_FIRST, _AT_FIRST), _AS_THOUGHT
+        elif own is None:
+            known[f"{name}:{where}"] = _times(_AS_THOUGHT, off, _AT_FIRST, _AT_FIRST)
+        else:
+            known[where] = _times(every, off, _LOWER, _HIGHER)
+            known[f"{name}:{where}"] = _times(own, off, _ALONE * _LOWER, _ALONE * _HIGHER)
+        for other in _FIRST:
+            fading = known.get(f"{other}:{where}")
+            if fading is not None and other != name:
+                known[f"{other}:{where}"] = _times(_AS_THOUGHT, fading, _FADES, _FADES)
 
     def forget(self, threads: int, events: int) -> None:
         """What was learned of batches of this size: perhaps only something else that ran made them dear."""
-        where = f":{_where(threads, events)}"
-        self.known = {key: cost for key, cost in self.known.items() if not key.endswith(where)}
+        where = _where(threads, events)
+        self.known = {key: factors for key, factors in self.known.items() if not f":{key}".endswith(f":{where}")}
         self._at_hand.clear()
 
     def keep(self) -> None:
@@ -123,24 +135,22 @@ class Costs:
         with contextlib.suppress(OSError):
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             temporary = self.directory / f"{self._file}.{os.getpid()}"
-            temporary.write_text(json.dumps({name: asdict(cost) for name, cost in self.known.items()}, indent=1))
+            temporary.write_text(json.dumps(self.known, indent=1))
             temporary.replace(self.directory / self._file)
             self.learned = 0
-
-
-def _unit(name: str) -> str:
-    return name.split("/")[1]
 
 
 def _where(threads: int, events: float) -> str:
     return f"{threads}:{'small' if events < _LARGE else 'large'}"
 
 
-def _first(name: str, where: str) -> Cost:
-    first = _FIRST.get(name, Cost())
-    return replace(first, entry=_CACHED * first.entry, more=_CACHED * first.more) if where.endswith("small") else first
+def _off(thought: float, seen: float) -> float:
+    return min(max(seen / thought, _LEAST), _MOST)
 
 
-def _towards(old: float, new: float, higher: float) -> float:
-    """A little of the new; one measurement that is far off must not count for much."""
-    return old + (_LOWER if new < old else higher) * (min(max(new, old / 2), 3 * old) - old)
+def _times(factors: Factors, off: Factors, lower: float, higher: float) -> Factors:
+    start, entry, more = (
+        min(max(f * o ** (lower if o < 1.0 else higher), _BOUNDS[0]), _BOUNDS[1])
+        for f, o in zip(factors, off, strict=True)
+    )
+    return start, entry, more

@@ -89,6 +89,15 @@ class Versioned:
         batch = self.begin(running, policy, start, stop)
         return batch.run(batch.graph(), begun)
 
+    def warm(self, running: Running, policy: Policy) -> None:
+        """Compile all that such a policy, or looking at its graph, may call: run nothing."""
+        begun = time.perf_counter()
+        batch = self.begin(running, policy, 0, 0)
+        graph = batch.graph()
+        longest(graph)
+        affected(graph, self.cuts.pieces(batch, graph), batch.all)
+        batch.run(graph, begun)
+
     def accesses(self, kind: Any) -> float:
         """Records that an event reaches, on average; lists are taken for one."""
         some = kind[:256]
