@@ -25,8 +25,8 @@ _ABOUT, _COUNTS = 2.0, 0.3
 # While batches say of themselves that they are as the last that was sampled, to within this ratio, so many are not. Nor
 # are so many small ones looked at: they run as the last one did.
 _SAME, _TRUST = 0.85, 8
-# A batch tells what an event costs if it is not so small that calling the kernel is most of it.
-_TELLING, _TELLS = 512, 2e-3
+# A batch tells what an event costs, and not only what it costs at most, if calling the kernel is but a little of it.
+_TELLING, _TELLS = 512, 0.5e-3
 # How fast the ratio of aborts that is remembered follows the one that is seen.
 _FOLLOW = 0.5
 # After so many batches for which a graph seemed too dear, what it was learned to cost is forgotten, and it is tried. If
@@ -49,6 +49,7 @@ class Adaptive:
         self._last, self._events, self._threads = Conducted(Policy.serial(), ""), 0, 0  # the last batch
         self._lists = 1.0  # records that an event reaches, for each that is known without looking into its lists
         self._told = self._last, 0, 0.0  # what was said of the last little batch, of so many events of this cost
+        self._worth = 0  # batches in a row that seemed worth a graph
         self._largest = 0  # events of the largest graph so far
         self._dear, self._retry = 0, _RETRY  # batches for which a graph seemed too dear, and after how many it is tried
 
@@ -94,6 +95,7 @@ class Adaptive:
         return self._serially(running, done, self.chooser.serial(why))
 
     def _too_dear(self, running: Running, features: Features, done: int) -> Conducted:
+        self._worth = 0
         self._dear += 1
         if self._dear >= self._retry:
             self._dear, self._retry = 0, min(2 * self._retry, _SELDOM)
@@ -113,9 +115,10 @@ class Adaptive:
         begun = time.perf_counter()
         self.kernel.run(running, done)
         took, events = time.perf_counter() - begun, running.count - done
-        if events < _TELLING and took <= _TELLS:
-            return 0.0
         one = took / events
+        if events < _TELLING and took <= _TELLS:
+            self.cost = min(one, self.cost or one)
+            return 0.0
         self.cost, self._before = min(one, self._before or one), one
         return one
 
@@ -189,7 +192,8 @@ class Adaptive:
             self._unsampled = 0
         if not self.chooser.worth_a_graph(features):
             return self._too_dear(running, features, done)
-        missing = self.compiled.missing(features.threads)
+        self._worth += 1
+        missing = self.compiled.missing(features.threads, sure=self._worth > 1 or running.count >= _SAMPLED)
         if missing:
             return self._plainly(running, missing, done)
         begun = time.perf_counter()

@@ -33,10 +33,12 @@ class Compiled:
             self._locked = Locked(self.versioned)
         return self._locked
 
-    def missing(self, threads: int) -> str:
-        """Why the kernels that `adaptive` may choose are not there; '' if they are. Asking starts their compilation."""
+    def missing(self, threads: int, *, sure: bool) -> str:
+        """Why the kernels that `adaptive` may choose are not there; '' if they are. Asking for sure compiles them."""
         if self._warm:
             return ""
+        if not sure:
+            return "one small batch that took long may only have been held up"
         if self._compiling is None:
             name, work = "penstock-compile", self._warm_or_say_why
             self._compiling = threading.Thread(target=work, args=(threads,), name=name, daemon=True)
