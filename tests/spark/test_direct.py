@@ -10,6 +10,7 @@ from test_stream import NOW, assert_as_reference, bank, direct, events, finish, 
 
 import penstock as ps
 from penstock.engine import Database
+from penstock.publish.behind import Behind
 from penstock.publish.files import OutcomeFiles
 from penstock.spark.direct import Ahead, Spans, following, spans
 from penstock.spark.files import Listed
@@ -176,3 +177,17 @@ def test_last_outcomes_that_cannot_be_written_are_told_of(
     finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW))
     assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
     assert newest(tmp_path / "out").name == "version-000000000001.parquet"
+
+
+def test_what_goes_wrong_ahead_is_told_when_the_next_batch_is_asked_for() -> None:
+    ahead, behind = Ahead(), Behind()
+
+    def run(batch: Any) -> None:
+        raise ZeroDivisionError("ahead")
+
+    ahead.go_on(bank.program, (), {}, run, behind)
+    with pytest.raises(ZeroDivisionError, match="ahead"):
+        ahead.settle()
+    ahead.settle()  # it is told once
+    ahead.close()
+    behind.close()

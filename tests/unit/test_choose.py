@@ -10,7 +10,9 @@ import pytest
 import penstock as ps
 from penstock.execute.native import Kernel
 from penstock.schedule.choose import Chooser, Features
+from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
+from penstock.schedule.price import Price
 from penstock.workloads import StreamingLedger
 
 # A batch as it is when all is well: many dear events that reach different records.
@@ -90,6 +92,18 @@ def test_what_is_learned_of_one_policy_is_thought_of_all(tmp_path: Path) -> None
     assert costs.of(ran, 2, 10_000) == first
 
 
+@pytest.mark.parametrize(
+    "damaged", ["{", "[1, 2]", '{"2:large": 1}', '{"2:large": [1, 2]}', '{"2:large": [NaN, 1, 1]}']
+)
+def test_a_damaged_file_of_what_was_learned_is_not_read(tmp_path: Path, damaged: str) -> None:
+    (tmp_path / "schedule-factors-.json").write_text(damaged)
+    assert Costs(tmp_path).known == {}
+    (tmp_path / "schedule-factors-.json").write_text('{"2:large": [0, -1, 1e99]}')
+    costs = Costs(tmp_path)
+    spent_by(costs, "bfs/transaction/eager", entry=50e-9, more=60e-9)
+    assert all(0.1 < factor <= 10.0 for factors in costs.known.values() for factor in factors)
+
+
 def test_a_slow_spell_of_the_machine_speaks_against_no_policy() -> None:
     costs = Costs()
     used, other = "bfs/transaction/eager", "ready/transaction/eager"
@@ -100,7 +114,7 @@ def test_a_slow_spell_of_the_machine_speaks_against_no_policy() -> None:
     for name in (used, other) * 5:
         spent_by(costs, name, entry=50e-9, more=60e-9)  # here they are equal
     equal = ratio()
-    assert 0.6 < equal < 1.0  # it was thought to be 0.4
+    assert 0.5 < equal < 1.0  # it was thought to be 0.4
     for _ in range(10):
         spent_by(costs, used, entry=150e-9, more=180e-9)
     assert costs.of(used, 2, 10_000).more > 100e-9
@@ -122,11 +136,12 @@ def test_a_batch_is_sampled_until_it_says_the_same_of_itself(monkeypatch: pytest
             return type(adaptive)._sample(adaptive, running)
 
         monkeypatch.setattr(adaptive, "_sample", sample)
-        monkeypatch.setattr(adaptive, "_hear", lambda policy, one: setattr(adaptive, "_same", True))
+        price = adaptive.price
+        monkeypatch.setattr(price, "said", lambda policy, one: setattr(price, "same", True))
         for number in range(12):
             db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
         assert sampled == [0, 9]
-        adaptive._same = False
+        price.same = False
         db.run(knobs.events(12), policy=ps.Policy.adaptive(2))
         assert sampled == [0, 9, 12]
 
@@ -152,7 +167,7 @@ def test_small_batches_that_are_alike_run_as_the_first_of_them_did(monkeypatch: 
         for table, rows in knobs.tables().items():
             db.load(table, rows)
         db.warm()
-        adaptive = db._conductor.groups[0][1]
+        price = db._conductor.groups[0][1].price
         looked, look = [], Chooser.choose
 
         def choose(chooser: Chooser, features: Features) -> Any:
@@ -160,7 +175,7 @@ def test_small_batches_that_are_alike_run_as_the_first_of_them_did(monkeypatch: 
             return look(chooser, features)
 
         monkeypatch.setattr(Chooser, "choose", choose)
-        monkeypatch.setattr(adaptive, "_hear", lambda policy, one: setattr(adaptive, "_same", policy != "serial"))
+        monkeypatch.setattr(price, "said", lambda policy, one: setattr(price, "same", policy != "serial"))
         for number in range(12):
             db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
         assert looked == [1, 10]  # the first of all shows what an event costs
@@ -168,3 +183,32 @@ def test_small_batches_that_are_alike_run_as_the_first_of_them_did(monkeypatch: 
         assert looked == [1, 10, 12]
         report = db.last_batch
         assert report is not None and report.policy != "serial" and sum(report.spent.values()) > 0
+
+
+def test_a_tiny_batch_says_nothing_of_a_larger_one() -> None:
+    price = Price()
+    price.ran(200e-6, 10)
+    assert price.one == 20e-6  # at most
+    price.ran(30e-6, 10)
+    assert price.one == 3e-6
+    price.ran(2e-3, 200)
+    price.ran(10e-6, 10)
+    assert price.one == 10e-6
+
+
+def test_what_a_small_batch_is_waiting_for_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as the kernels are missing, every batch asks for them."""
+    asked = []
+
+    def missing(compiled: Compiled, threads: int, *, sure: bool) -> str:
+        asked.append(sure)
+        return "not there"
+
+    monkeypatch.setattr(Compiled, "missing", missing)
+    knobs = StreamingLedger(cost_us=10.0, batch=600, keys=5_000, abort_ratio=0.0)
+    with knobs.app().open() as db:
+        for table, rows in knobs.tables().items():
+            db.load(table, rows)
+        for number in range(5):
+            db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
+    assert asked == [False, True, True, True]

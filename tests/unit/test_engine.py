@@ -737,3 +737,43 @@ def test_an_unsigned_result_of_a_udf_is_refused() -> None:
 def test_unusual_names_and_constants_mean_the_same_on_both_sides(make: Any) -> None:
     app, event = make()
     assert_same_outcomes(app.open().run([event]), app.reference().run([event]))
+
+
+def test_a_batch_that_is_all_late_runs_in_no_group() -> None:
+    two = ps.App("two")
+
+    @two.table
+    class Left:
+        id: int = ps.key()
+        count: int = 0
+
+    @two.table
+    class Right:
+        id: int = ps.key()
+        count: int = 0
+
+    @two.event
+    class Up:
+        ts: int = ps.order()
+
+    @two.event
+    class Down:
+        ts: int = ps.order()
+
+    @two.transaction
+    def up(e: Up):
+        Left[0].count += 1
+
+    @two.transaction
+    def down(e: Down):
+        Right[0].count += 1
+
+    with two.open() as db:
+        assert len(db._conductor.groups) == 2
+        db.load(Left, [{"id": 0}])
+        db.load(Right, [{"id": 0}])
+        db.run([Up(ts=10), Down(ts=10), Up(ts=20)], watermark=0)
+        late = db.run([Up(ts=1), Down(ts=2)], watermark=0)
+        assert late.column("status").to_pylist() == ["late", "late"]
+        assert db.last_batch is not None and db.last_batch.late == 2
+        assert db.run([Down(ts=30)], watermark=0).num_rows >= 1

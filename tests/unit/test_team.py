@@ -149,8 +149,10 @@ def test_a_thread_leaves_the_cores_of_others_if_it_may() -> None:
 
 @pytest.mark.skipif(cores_of_this_process() < 2, reason="needs two cores")
 def test_helpers_that_slept_run_beside_the_caller(team: Team) -> None:
-    for pause in (0.005, 0.02, 0.08) * 5:
-        time.sleep(pause)  # they sleep by then, or have gone
+    apart = 0
+    for pause in (0.03, 0.08) * 8:
+        time.sleep(pause)  # they sleep by then, or have gone; unless the machine has no time for them
         runs(team, 2)
         caller, helper = team._box[_CORES::_LINE]
-        assert caller != helper
+        apart += int(caller != helper)
+    assert apart > 10

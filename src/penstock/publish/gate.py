@@ -18,7 +18,7 @@ class Gate:
         self._app = app
         self._turnstile, self._lock = threading.Lock(), threading.Lock()
         self.closed = False
-        self._failure: BaseException | None = None
+        self._failure = ""
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -49,19 +49,18 @@ class Gate:
         try:
             yield
         except BaseException as error:
-            self._failure = error
+            self._failure = f"{type(error).__name__}: {error}"  # not the error itself, which holds all it has seen
             raise
 
     @property
     def broken(self) -> bool:
-        return self._failure is not None
+        return bool(self._failure)
 
     def _refuse_unusable(self) -> None:
         if self.closed:
             raise StateError(f"the database of app '{self._app}' is closed; open it again")
-        if self._failure is not None:
+        if self._failure:
             # Whoever is refused may not be who saw it fail: a batch may have run ahead, in another thread.
             raise StateError(
-                f"a batch of app '{self._app}' failed half-way ({type(self._failure).__name__}: {self._failure}); "
-                "close the database and open it again"
-            ) from self._failure
+                f"a batch of app '{self._app}' failed half-way ({self._failure}); close the database and open it again"
+            )

@@ -32,7 +32,7 @@ _DRAGGED = 20.0
 _SUNK = 0.6
 _BARRIER = 3e-6
 # Where a record is hot, tasks pass through the common heap, and threads wait for its lock: seconds of an access for two
-# threads, and how that grows with more.
+# threads, and how that grows with more. (Not lazy operations: who runs a hot record's makes its next one ready.)
 _HEAP, _CROWD = 20e-9, 1.25
 # A thread that keeps to its own share waits where another has an earlier part of a chain: so much of the hottest one.
 _OWN_SHARE = 0.6

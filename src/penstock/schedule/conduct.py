@@ -107,6 +107,8 @@ class Conductor:
 
 def nested(found: list[tuple[str, Conducted]]) -> Conducted:
     """How groups were run, told as one."""
+    if not found:
+        return Conducted(Policy.serial(), "all of it came too late to run")
     spent: dict[str, float] = {}
     for _, one in found:
         _add(spent, one.spent)

@@ -1,8 +1,8 @@
 """A core for each thread.
 
 Linux lets a thread wake on the core of who woke it, and takes some milliseconds to see that another one is idle. A
-batch that takes no longer has by then run on one core. So a thread that was woken looks where the others are, and
-leaves their cores; what it may use stays what it was.
+batch that takes no longer has by then run on one core. So a thread that was woken looks where those before it were when
+they woke, and leaves their cores; what it may use stays what it was.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ def _go_elsewhere(where: Any, me: Any, step: Any) -> None:
     free = own.copy()
     for k in range(me):
         taken = where[k * step]
-        free[taken >> 6] &= ~(1 << (taken & 63))
+        if taken >= 0:
+            free[taken >> 6] &= ~(1 << (taken & 63))
     if free.any() and _set(free) >= 0:
         _set(own)

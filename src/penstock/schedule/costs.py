@@ -3,28 +3,32 @@ process.
 
 A policy costs what was thought of it at first, times what all of them cost more, or less, than thought, times what it
 alone does. The second follows every batch, whoever ran it: what slows the machine down for a while must not make the
-policy that ran meanwhile look worse than those that did not. The third follows slowly, and fades while others run.
+policy that ran meanwhile look worse than those that did not. The third is set when a policy first runs, follows slowly,
+and fades while others run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 _FILE = "schedule-factors-{app}.json"
 # How much of a new measurement is taken over, if it is lower and if it is higher: whatever else runs, and memory that
-# is touched for the first time, can only make a batch dearer. How much at first; and how much of it is a policy's own.
-_LOWER, _HIGHER, _AT_FIRST, _ALONE = 0.4, 0.1, 0.8, 0.1
+# is touched for the first time, can only make a batch dearer. How much at first.
+_LOWER, _HIGHER, _AT_FIRST = 0.4, 0.1, 0.8
+# The same of what is one policy's own.
+_OWN_LOWER, _OWN_HIGHER, _OWN_AT_FIRST = 0.04, 0.01, 0.5
 # One measurement that is far off must not count for much; nor must all that were.
 _LEAST, _MOST, _BOUNDS = 0.5, 3.0, (0.3, 10.0)
 # What is left of what is known of one policy alone after a batch of another.
 _FADES = 0.98
 # A small batch stays in the caches of a core, so what it costs is learned apart. It tells what a batch costs to begin
 # with; a large one, what an access costs to build in. From smaller ones nothing can be learned.
-_LARGE, _SMALL = 4096, 512
+_LARGE, _SMALL = 4096, 128
 # What keeping versions and exploring cost is what a batch took more than its work: where an access is work for longer
 # than this, in seconds, that is but the error of what is thought of the work.
 _DEAR = 1.5e-6
@@ -34,9 +38,9 @@ _DEAR = 1.5e-6
 class Cost:
     """In seconds."""
 
-    start: float = 0.25e-3  # of a batch
+    more: float  # of exploring and of keeping versions, for an access, on one thread
     entry: float = 40e-9  # of building, for an access, by the wall clock
-    more: float = 100e-9  # of exploring and of keeping versions, for an access, on one thread
+    start: float = 0.25e-3  # of a batch
 
 
 # Before anything was measured: large batches on two cores of 2024, of apps that suit graphs, for what seems too dear is
@@ -68,7 +72,7 @@ class Costs:
         if self.directory is not None:
             with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
                 stored = json.loads((self.directory / self._file).read_text())
-                self.known = {where: (float(s), float(e), float(m)) for where, (s, e, m) in stored.items()}
+                self.known = {where: _bounded(*map(float, factors)) for where, factors in stored.items()}
 
     @property
     def _file(self) -> str:
@@ -80,11 +84,11 @@ class Costs:
         if found is None:
             where = _where(threads, events)
             every, own = self.known.get(where, _AS_THOUGHT), self.known.get(f"{name}:{where}", _AS_THOUGHT)
-            first, size = _FIRST.get(name, Cost()), _CACHED if events < _LARGE else 1.0
+            first, size = _FIRST[name], _CACHED if events < _LARGE else 1.0
             found = self._at_hand[key] = Cost(
-                first.start * every[0] * own[0],
-                first.entry * every[1] * own[1] * size,
-                first.more * every[2] * own[2] * size,
+                start=first.start * every[0] * own[0],
+                entry=first.entry * every[1] * own[1] * size,
+                more=first.more * every[2] * own[2] * size,
             )
         return found
 
@@ -113,10 +117,10 @@ class Costs:
         if every is None:
             known[where], known[f"{name}:{where}"] = _times(_AS_THOUGHT, off, _AT_FIRST, _AT_FIRST), _AS_THOUGHT
         elif own is None:
-            known[f"{name}:{where}"] = _times(_AS_THOUGHT, off, _AT_FIRST, _AT_FIRST)
+            known[f"{name}:{where}"] = _times(_AS_THOUGHT, off, _OWN_AT_FIRST, _OWN_AT_FIRST)
         else:
             known[where] = _times(every, off, _LOWER, _HIGHER)
-            known[f"{name}:{where}"] = _times(own, off, _ALONE * _LOWER, _ALONE * _HIGHER)
+            known[f"{name}:{where}"] = _times(own, off, _OWN_LOWER, _OWN_HIGHER)
         for other in _FIRST:
             fading = known.get(f"{other}:{where}")
             if fading is not None and other != name:
@@ -149,8 +153,11 @@ def _off(thought: float, seen: float) -> float:
 
 
 def _times(factors: Factors, off: Factors, lower: float, higher: float) -> Factors:
-    start, entry, more = (
-        min(max(f * o ** (lower if o < 1.0 else higher), _BOUNDS[0]), _BOUNDS[1])
-        for f, o in zip(factors, off, strict=True)
-    )
-    return start, entry, more
+    return _bounded(*(f * o ** (lower if o < 1.0 else higher) for f, o in zip(factors, off, strict=True)))
+
+
+def _bounded(start: float, entry: float, more: float) -> Factors:
+    low, high = _BOUNDS
+    if math.isnan(start + entry + more):
+        raise ValueError("a factor is not a number")
+    return min(max(start, low), high), min(max(entry, low), high), min(max(more, low), high)

@@ -129,6 +129,7 @@ class Team:
 def _new_box(threads: int) -> Any:
     box = np.zeros(_HELPERS + threads * _LINE, np.int64)
     box[_SLEEP + 1] = _NANOSECONDS
+    box[_CORES::_LINE] = -1  # not known
     return box
 
 
@@ -215,7 +216,7 @@ def serve(box: Any, me: Any, seen: Any) -> None:
                     return
             continue
         seen, looks = call, 0
-        if me < call & _THREADS:  # then the caller waits, and nothing in the box changes meanwhile
+        if me < call & _THREADS:  # then the caller waits, and leaves the call as it is meanwhile
             if slept:
                 cores.leave(box[_CORES:], me, _LINE)
                 slept = False

@@ -298,7 +298,10 @@ def spent(threads: int, state: explore.State, wall: float) -> dict[str, float]:
     """What the threads' clocks say, in seconds of all threads. Work is sampled, waiting is not."""
     own = state.own.reshape(threads, explore.OWN)
     second = max(1, int(own[:, explore.ALL].max())) / wall
-    useful, abort = (SAMPLE * own[:, k].sum() / second for k in (explore.USEFUL, explore.ABORTING))
+    # One in so many is timed, the first of every thread among them.
+    share = max(1.0, state.total / threads)
+    times = share / np.ceil(share / SAMPLE)
+    useful, abort = (times * own[:, k].sum() / second for k in (explore.USEFUL, explore.ABORTING))
     sync = own[:, explore.WAITING].sum() / second
     # A thread that comes late to a short batch has waited too.
     late = threads * wall - own[:, explore.ALL].sum() / second

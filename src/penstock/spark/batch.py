@@ -47,6 +47,7 @@ class MicroBatch:
     def __call__(self, frame: Any, batch_id: int) -> None:
         engine = engines.engine(self.opening)
         self.catch_up(engine, frame.sparkSession)
+        engine.ahead.settle()
         database = engine.database
         source, spans = query_id(self.opening.path), self._spans(batch_id)
         offsets = planned(self.opening.path, batch_id) if spans is None else named(spans)

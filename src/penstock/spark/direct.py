@@ -79,12 +79,15 @@ class Ahead:
         self._coming: dict[tuple[str, ...], Future[pa.Table]] = {}
         self._running: Future[None] | None = None
 
-    def take(self, program: Program, sources: tuple[Listed, ...], wanted: Spans) -> dict[str, pa.Table] | None:
-        """The events of a batch; None where the lists lack a file that it names."""
-        coming, self._coming = self._coming, {}
+    def settle(self) -> None:
+        """Until what runs ahead has run; raises what went wrong, which nobody else would be told."""
         running, self._running = self._running, None
         if running is not None:
             running.result()
+
+    def take(self, program: Program, sources: tuple[Listed, ...], wanted: Spans) -> dict[str, pa.Table] | None:
+        """The events of a batch; None where the lists lack a file that it names."""
+        coming, self._coming = self._coming, {}
         files = _files(program, sources, wanted)
         if files is None:
             return None

@@ -1,0 +1,61 @@
+"""What an event costs, by the clock on the wall: as the last batches told, or the first events of this one.
+
+Not by a thread's own clock: that takes longer to read than a small batch can spare. Of two batches the quicker counts,
+since whatever else runs on the machine can only make them slower.
+"""
+
+from __future__ import annotations
+
+# A batch tells what an event costs, and not only what it costs at most, if calling the kernel is but a little of it.
+_TELLING, _TELLS = 512, 0.5e-3
+# If a sample is about what is known, it counts for this much; else for all.
+_ABOUT, _COUNTS = 2.0, 0.3
+# Batches say the same of themselves to within this ratio.
+SAME = 0.85
+# While they do, so many are not looked at.
+_TRUST = 8
+
+
+class Price:
+    def __init__(self) -> None:
+        self.one: float | None = None  # seconds of one event
+        self._before: float | None = None  # the same, as the last batch that ran serially told it
+        self._by = 0  # events of the batch that told it
+        self._said = "", 0.0  # the policy of the last batch that was looked at, and what that said of an event
+        self.same = False  # whether the last batch said the same
+        self.since = 0  # batches since one was looked at
+
+    def ran(self, took: float, events: int) -> None:
+        """The serial loop ran so many events."""
+        one = took / events
+        if events < _TELLING and took <= _TELLS:
+            if self.one is None or 2 * events >= self._by:  # of larger ones it says nothing
+                self.one, self._by = min(one, self.one or one), events
+            return
+        self.one, self._before, self._by = min(one, self._before or one), one, events
+        self.said("serial", one)
+
+    def ran_by_graph(self, policy: str, one: float, *, sampled: bool) -> None:
+        """sampled: whether such batches are; if not, there is nothing better."""
+        self.said(policy, one)
+        if not sampled:
+            self.one = one
+
+    def sampled(self, one: float) -> None:
+        known = self.one or one
+        about = known / _ABOUT < one < known * _ABOUT
+        self.one = known + (_COUNTS if about else 1.0) * (one - known)
+        self.since = 0
+
+    def steady(self) -> bool:
+        """Whether batches are as the last that was looked at, so that this one need not be."""
+        return self.same and self.since <= _TRUST
+
+    def said(self, policy: str, one: float) -> None:
+        """What a batch says an event cost; by a graph that is work on versions, comparable only with the like."""
+        before, said = self._said
+        self.same = before == policy and SAME * said < one < said / SAME
+        if before == policy != "serial" and not self.same and self.one is not None:
+            self.one *= one / said  # events have become dearer, or cheaper, by as much
+        if not self.same or self.since == 0:
+            self._said = policy, one
