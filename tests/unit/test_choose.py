@@ -176,11 +176,11 @@ def test_small_batches_that_are_alike_run_as_the_first_of_them_did(monkeypatch: 
 
         monkeypatch.setattr(Chooser, "choose", choose)
         monkeypatch.setattr(price, "said", lambda policy, one: setattr(price, "same", policy != "serial"))
-        for number in range(12):
+        for number in range(13):
             db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
-        assert looked == [1, 10]  # the first of all shows what an event costs
-        db.run(replace(knobs, batch=1_000).events(12), policy=ps.Policy.adaptive(2))
-        assert looked == [1, 10, 12]
+        assert looked == [1, 2, 11]  # the first of all shows what an event costs, the second that it is so
+        db.run(replace(knobs, batch=1_000).events(13), policy=ps.Policy.adaptive(2))
+        assert looked == [1, 2, 11, 13]
         report = db.last_batch
         assert report is not None and report.policy != "serial" and sum(report.spent.values()) > 0
 
@@ -212,3 +212,21 @@ def test_what_a_small_batch_is_waiting_for_is_not_repeated(monkeypatch: pytest.M
         for number in range(5):
             db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
     assert asked == [False, True, True, True]
+
+
+def test_events_that_become_dear_are_not_run_as_the_cheap_ones_were() -> None:
+    cheap = StreamingLedger(cost_us=0.0, batch=4_000, keys=5_000, abort_ratio=0.0)
+    dear = replace(cheap, cost_us=5.0)
+    with cheap.app().open() as db:
+        for table, rows in cheap.tables().items():
+            db.load(table, rows)
+        db.warm()
+
+        def ran(knobs: StreamingLedger, number: int) -> str:
+            db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
+            assert db.last_batch is not None
+            return db.last_batch.policy
+
+        assert {ran(cheap, number) for number in range(20)} == {"serial"}
+        after = [ran(dear, number) for number in range(20, 26)]
+        assert "serial" not in after[3:]

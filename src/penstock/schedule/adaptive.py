@@ -78,8 +78,9 @@ class Adaptive:
     # -- as the last one --------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Those that are like this one run as it does, for a while: looking takes a tenth of a small or cheap batch."""
-        self._settled, self.price.since = True, 0
+        """Those that are like this one run as it does, for a while: looking takes a tenth of a small or cheap batch.
+        Not if it is itself the first of a new kind, whose cost is not known yet."""
+        self._settled, self.price.since = self.price.same, 0
 
     def _like_the_last(self, running: Running, threads: int) -> bool:
         alike = threads == self._threads and SAME * self._events < running.count < self._events / SAME
@@ -114,7 +115,7 @@ class Adaptive:
         self._worth = 0
         self._dear += 1
         if self._dear >= self._retry and Chooser(Costs()).worth_a_graph(features):
-            self._dear, self._retry = 0, min(2 * self._retry, _SELDOM)
+            self._dear, self._retry, self._settled = 0, min(2 * self._retry, _SELDOM), False
             self.chooser.costs.forget(features.threads, features.events)
         return self._plainly(running, too_little(features.events, features.cost), done)
 
