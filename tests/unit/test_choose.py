@@ -114,7 +114,7 @@ def test_a_slow_spell_of_the_machine_speaks_against_no_policy() -> None:
     for name in (used, other) * 5:
         spent_by(costs, name, entry=50e-9, more=60e-9)  # here they are equal
     equal = ratio()
-    assert 0.5 < equal < 1.0  # it was thought to be 0.4
+    assert 0.4 < equal < 1.0  # it was thought to be 0.375
     for _ in range(10):
         spent_by(costs, used, entry=150e-9, more=180e-9)
     assert costs.of(used, 2, 10_000).more > 100e-9
@@ -137,11 +137,11 @@ def test_a_batch_is_sampled_until_it_says_the_same_of_itself(monkeypatch: pytest
 
         monkeypatch.setattr(adaptive, "_sample", sample)
         price = adaptive.price
-        monkeypatch.setattr(price, "said", lambda policy, one: setattr(price, "same", True))
+        monkeypatch.setattr(price, "said", lambda policy, one: setattr(price, "odd", 0))
         for number in range(12):
             db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
         assert sampled == [0, 9]
-        price.same = False
+        price.odd = 1
         db.run(knobs.events(12), policy=ps.Policy.adaptive(2))
         assert sampled == [0, 9, 12]
 
@@ -175,7 +175,7 @@ def test_small_batches_that_are_alike_run_as_the_first_of_them_did(monkeypatch: 
             return look(chooser, features)
 
         monkeypatch.setattr(Chooser, "choose", choose)
-        monkeypatch.setattr(price, "said", lambda policy, one: setattr(price, "same", policy != "serial"))
+        monkeypatch.setattr(price, "said", lambda policy, one: setattr(price, "odd", int(policy == "serial")))
         for number in range(13):
             db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
         assert looked == [1, 2, 11]  # the first of all shows what an event costs, the second that it is so
@@ -229,4 +229,4 @@ def test_events_that_become_dear_are_not_run_as_the_cheap_ones_were() -> None:
 
         assert {ran(cheap, number) for number in range(20)} == {"serial"}
         after = [ran(dear, number) for number in range(20, 26)]
-        assert "serial" not in after[3:]
+        assert "serial" not in after[4:]

@@ -80,11 +80,11 @@ class Adaptive:
     def _settle(self) -> None:
         """Those that are like this one run as it does, for a while: looking takes a tenth of a small or cheap batch.
         Not if it is itself the first of a new kind, whose cost is not known yet."""
-        self._settled, self.price.since = self.price.same, 0
+        self._settled, self.price.since = not self.price.odd, 0
 
     def _like_the_last(self, running: Running, threads: int) -> bool:
         alike = threads == self._threads and SAME * self._events < running.count < self._events / SAME
-        return self._settled and alike and self.price.steady()
+        return self._settled and alike and self.price.settled()
 
     def _again(self, running: Running) -> Conducted:
         policy, why = self._last.policy, self._last.why
@@ -100,7 +100,7 @@ class Adaptive:
     def _little(self, running: Running, cost: float) -> Conducted:
         """The short way of a batch that no graph could be worth: one that takes 0.1 ms feels every line of Python."""
         self._loop(running, 0)
-        self._worth = 0
+        self._worth, self._settled = 0, False
         events, known, told = self._little_one
         if events != running.count or not SAME * known < cost < known / SAME:
             told = Conducted(policy("serial", 1), too_little(running.count, cost))

@@ -3,8 +3,7 @@ process.
 
 A policy costs what was thought of it at first, times what all of them cost more, or less, than thought, times what it
 alone does. The second follows every batch, whoever ran it: what slows the machine down for a while must not make the
-policy that ran meanwhile look worse than those that did not. The third is set when a policy first runs, follows slowly,
-and fades while others run.
+policy that ran meanwhile look worse than those that did not. The third follows slowly, and fades while others run.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ _FILE = "schedule-factors-{app}.json"
 # How much of a new measurement is taken over, if it is lower and if it is higher: whatever else runs, and memory that
 # is touched for the first time, can only make a batch dearer. How much at first.
 _LOWER, _HIGHER, _AT_FIRST = 0.4, 0.1, 0.8
-# The same of what is one policy's own.
-_OWN_LOWER, _OWN_HIGHER, _OWN_AT_FIRST = 0.04, 0.01, 0.5
+# The same of what is one policy's own; of its first batch, which touches arrays that no other needs, nothing.
+_OWN_LOWER, _OWN_HIGHER = 0.1, 0.05
 # One measurement that is far off must not count for much; nor must all that were.
 _LEAST, _MOST, _BOUNDS = 0.5, 3.0, (0.3, 10.0)
 # What is left of what is known of one policy alone after a batch of another.
@@ -117,7 +116,7 @@ class Costs:
         if every is None:
             known[where], known[f"{name}:{where}"] = _times(_AS_THOUGHT, off, _AT_FIRST, _AT_FIRST), _AS_THOUGHT
         elif own is None:
-            known[f"{name}:{where}"] = _times(_AS_THOUGHT, off, _OWN_AT_FIRST, _OWN_AT_FIRST)
+            known[f"{name}:{where}"] = _AS_THOUGHT
         else:
             known[where] = _times(every, off, _LOWER, _HIGHER)
             known[f"{name}:{where}"] = _times(own, off, _OWN_LOWER, _OWN_HIGHER)

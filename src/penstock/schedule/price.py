@@ -12,8 +12,8 @@ _TELLING, _TELLS = 512, 0.5e-3
 _ABOUT, _COUNTS = 2.0, 0.3
 # Batches say the same of themselves to within this ratio.
 SAME = 0.85
-# While they do, so many are not looked at.
-_TRUST = 8
+# While they do, so many are not looked at. If they are not sampled either, one that differs was perhaps only held up.
+_TRUST, _ODD = 8, 2
 
 
 class Price:
@@ -22,7 +22,7 @@ class Price:
         self._before: float | None = None  # the same, as the last batch that ran serially told it
         self._by = 0  # events of the batch that told it
         self._said = "", 0.0  # the policy of the last batch that was looked at, and what that said of an event
-        self.same = False  # whether the last batch said the same
+        self.odd = _ODD  # batches in a row that said something else
         self.since = 0  # batches since one was looked at
 
     def ran(self, took: float, events: int) -> None:
@@ -36,10 +36,13 @@ class Price:
         self.said("serial", one)
 
     def ran_by_graph(self, policy: str, one: float, *, sampled: bool) -> None:
-        """sampled: whether such batches are; if not, there is nothing better."""
+        """One: on versions, which takes longer than in the serial loop. sampled: whether such batches are."""
+        before, said = self._said
         self.said(policy, one)
         if not sampled:
-            self.one = one
+            self.one = one  # there is nothing better
+        elif before == policy and self.odd and self.one is not None:
+            self.one *= one / said  # events have become dearer, or cheaper, by as much
 
     def sampled(self, one: float) -> None:
         known = self.one or one
@@ -49,13 +52,16 @@ class Price:
 
     def steady(self) -> bool:
         """Whether batches are as the last that was looked at, so that this one need not be."""
-        return self.same and self.since <= _TRUST
+        return not self.odd and self.since <= _TRUST
+
+    def settled(self) -> bool:
+        """The same of batches that are never sampled."""
+        return self.odd < _ODD and self.since <= _TRUST
 
     def said(self, policy: str, one: float) -> None:
-        """What a batch says an event cost; by a graph that is work on versions, comparable only with the like."""
+        """What a batch says an event cost; comparable only with the like."""
         before, said = self._said
-        self.same = before == policy and SAME * said < one < said / SAME
-        if before == policy != "serial" and not self.same and self.one is not None:
-            self.one *= one / said  # events have become dearer, or cheaper, by as much
-        if not self.same or self.since == 0:
+        same = before == policy and SAME * said < one < said / SAME
+        self.odd = 0 if same else self.odd + 1
+        if self.odd >= _ODD or before != policy or self.since == 0:
             self._said = policy, one
