@@ -118,7 +118,7 @@ def test_a_slow_spell_of_the_machine_speaks_against_no_policy() -> None:
     for _ in range(10):
         spent_by(costs, used, entry=150e-9, more=180e-9)
     assert costs.of(used, 2, 10_000).more > 100e-9
-    assert ratio() < 1.2 * equal
+    assert ratio() < 1.4 * equal  # by far the most of it is thought of both
 
 
 def test_a_batch_is_sampled_until_it_says_the_same_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ _FILE = "schedule-factors-{app}.json"
 # is touched for the first time, can only make a batch dearer. How much at first.
 _LOWER, _HIGHER, _AT_FIRST = 0.4, 0.1, 0.8
 # The same of what is one policy's own; of its first batch, which touches arrays that no other needs, nothing.
-_OWN_LOWER, _OWN_HIGHER = 0.1, 0.05
+_OWN_LOWER, _OWN_HIGHER = 0.1, 0.02
 # One measurement that is far off must not count for much; nor must all that were.
 _LEAST, _MOST, _BOUNDS = 0.5, 3.0, (0.3, 10.0)
 # What is left of what is known of one policy alone after a batch of another.
