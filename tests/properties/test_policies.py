@@ -96,7 +96,9 @@ def test_adaptive_says_why_and_is_right() -> None:
         chosen = set()
         for seed, cost in enumerate((1e-9, 1e-3, 1e-3, 1e-9)):
             events = batch(app, "sl", 1_500, seed, abort_ratio=0.2)
-            db._conductor.groups[0][1].cost = cost  # what an event is taken to cost, as if earlier batches had shown it
+            db._conductor.groups[0][
+                1
+            ].price.one = cost  # what an event is taken to cost, as if earlier batches had shown it
             same(serial, db, events, Policy.adaptive(threads=2))
             chosen.add(db.last_batch.policy)
             assert "events" in db.last_batch.why
@@ -160,7 +162,7 @@ def test_groups_that_never_meet_have_policies_of_their_own() -> None:
                 for t in range(300)
             ]
             dear, cheap = (adaptive for _, adaptive in db._conductor.groups)
-            dear.cost, cheap.cost = 1e-3, 1e-9  # as if earlier batches had shown it
+            dear.price.one, cheap.price.one = 1e-3, 1e-9  # as if earlier batches had shown it
             same(serial, db, events, Policy.adaptive(threads=2))
             assert " + serial" in db.last_batch.policy
             assert "Take: " in db.last_batch.why
