@@ -214,9 +214,10 @@ def test_what_a_small_batch_is_waiting_for_is_not_repeated(monkeypatch: pytest.M
     assert asked == [False, True, True, True]
 
 
-def test_events_that_become_dear_are_not_run_as_the_cheap_ones_were() -> None:
+@pytest.mark.parametrize("batch", [4_000, 2_500])
+def test_events_that_become_dear_are_not_run_as_the_cheap_ones_were(batch: int) -> None:
     cheap = StreamingLedger(cost_us=0.0, batch=4_000, keys=5_000, abort_ratio=0.0)
-    dear = replace(cheap, cost_us=5.0)
+    dear = replace(cheap, cost_us=5.0, batch=batch)
     with cheap.app().open() as db:
         for table, rows in cheap.tables().items():
             db.load(table, rows)

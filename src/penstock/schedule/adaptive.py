@@ -52,6 +52,8 @@ class Adaptive:
         if cost is not None and 2 * cost * running.count < LITTLE:
             return self._little(running, cost)
         self._last = self._run(running, threads)
+        if self.price.odd and not self.price.since:
+            self._settled = False  # it was looked at as what came before, and is not like that
         seen = float(np.count_nonzero(running.result.code)) / running.count
         self.abort_ratio += _FOLLOW * (seen - self.abort_ratio)
         return self._last
