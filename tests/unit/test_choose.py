@@ -231,3 +231,20 @@ def test_events_that_become_dear_are_not_run_as_the_cheap_ones_were(batch: int) 
         assert {ran(cheap, number) for number in range(20)} == {"serial"}
         after = [ran(dear, number) for number in range(20, 26)]
         assert "serial" not in after[4:]
+
+
+def test_events_that_become_dearer_are_so_once() -> None:
+    """By a graph that says so; the batch behind it is sampled, and needs not be told again."""
+    price, policy = Price(), "bfs/transaction/eager"
+    price.sampled(1e-6)
+    price.ran_by_graph(policy, 2e-6, sampled=True)
+    for _ in range(3):
+        price.since += 1
+        price.ran_by_graph(policy, 2e-6, sampled=True)
+    assert price.steady() and price.one == 1e-6
+    price.since += 1
+    price.ran_by_graph(policy, 3e-6, sampled=True)
+    assert price.one == pytest.approx(1.5e-6) and not price.steady()
+    price.sampled(1.5e-6)
+    price.ran_by_graph(policy, 3e-6, sampled=True)
+    assert price.one == pytest.approx(1.5e-6)

@@ -41,8 +41,8 @@ class Price:
         self.said(policy, one)
         if not sampled:
             self.one = one  # there is nothing better
-        elif before == policy and self.odd and self.one is not None:
-            self.one *= one / said  # events have become dearer, or cheaper, by as much
+        elif before == policy and self.odd and self.since and self.one is not None:
+            self.one *= one / said  # events have become dearer, or cheaper, by as much; a sample knew it already
 
     def sampled(self, one: float) -> None:
         known = self.one or one
