@@ -169,6 +169,16 @@ def test_groups_that_never_meet_have_policies_of_their_own() -> None:
             assert "Pass: serial" in db.last_batch.why
 
 
+def test_a_batch_that_is_all_late_runs_in_no_group() -> None:
+    with shop.open() as db:
+        assert len(db._conductor.groups) == 2
+        db.run([Take(ts=10, a=1, b=2), Pass(ts=10, car=1), Take(ts=20, a=1, b=2)], watermark=0)
+        late = db.run([Take(ts=1, a=1, b=2), Pass(ts=2, car=1)], watermark=0)
+        assert late.column("status").to_pylist() == ["late", "late"]
+        assert db.last_batch is not None and db.last_batch.late == 2
+        assert db.run([Pass(ts=30, car=1)], watermark=0).num_rows >= 1
+
+
 def test_tables_that_grow_while_threads_run() -> None:
     """Keys that are not there yet get a row before threads start; the table may have to grow for them."""
     with shop.open() as serial, shop.open() as db:

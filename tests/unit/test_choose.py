@@ -1,6 +1,8 @@
 """The adaptive policy's model: which schedule it expects to take the least time, and that it does not flap."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.engine import Database
 from penstock.execute.native import Kernel
 from penstock.schedule.choose import Chooser, Features
 from penstock.schedule.compiled import Compiled
@@ -17,6 +20,14 @@ from penstock.workloads import StreamingLedger
 
 # A batch as it is when all is well: many dear events that reach different records.
 EASY = Features(events=10_000, cost=10e-6, threads=2, accesses=3.0, cut=True, chain=5)
+
+
+@contextmanager
+def opened(knobs: StreamingLedger) -> Iterator[Database]:
+    with knobs.app().open() as db:
+        for table, rows in knobs.tables().items():
+            db.load(table, rows)
+        yield db
 
 
 def chosen(features: Features, last: str = "serial") -> str:
@@ -124,9 +135,7 @@ def test_a_slow_spell_of_the_machine_speaks_against_no_policy() -> None:
 def test_a_batch_is_sampled_until_it_says_the_same_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """And then from time to time; and again when it changes."""
     knobs = StreamingLedger(cost_us=3.0, batch=2_500, keys=5_000, abort_ratio=0.0)
-    with knobs.app().open() as db:
-        for table, rows in knobs.tables().items():
-            db.load(table, rows)
+    with opened(knobs) as db:
         db.warm()
         adaptive = db._conductor.groups[0][1]
         sampled = []
@@ -163,9 +172,7 @@ def test_an_empty_batch_that_is_held_up_costs_nothing_an_event(monkeypatch: pyte
 def test_small_batches_that_are_alike_run_as_the_first_of_them_did(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are looked at from time to time; and at once where they are larger."""
     knobs = StreamingLedger(cost_us=10.0, batch=600, keys=5_000, abort_ratio=0.0)
-    with knobs.app().open() as db:
-        for table, rows in knobs.tables().items():
-            db.load(table, rows)
+    with opened(knobs) as db:
         db.warm()
         price = db._conductor.groups[0][1].price
         looked, look = [], Chooser.choose
@@ -206,9 +213,7 @@ def test_what_a_small_batch_is_waiting_for_is_not_repeated(monkeypatch: pytest.M
 
     monkeypatch.setattr(Compiled, "missing", missing)
     knobs = StreamingLedger(cost_us=10.0, batch=600, keys=5_000, abort_ratio=0.0)
-    with knobs.app().open() as db:
-        for table, rows in knobs.tables().items():
-            db.load(table, rows)
+    with opened(knobs) as db:
         for number in range(5):
             db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
     assert asked == [False, True, True, True]
@@ -218,9 +223,7 @@ def test_what_a_small_batch_is_waiting_for_is_not_repeated(monkeypatch: pytest.M
 def test_events_that_become_dear_are_not_run_as_the_cheap_ones_were(batch: int) -> None:
     cheap = StreamingLedger(cost_us=0.0, batch=4_000, keys=5_000, abort_ratio=0.0)
     dear = replace(cheap, cost_us=5.0, batch=batch)
-    with cheap.app().open() as db:
-        for table, rows in cheap.tables().items():
-            db.load(table, rows)
+    with opened(cheap) as db:
         db.warm()
 
         def ran(knobs: StreamingLedger, number: int) -> str:

@@ -98,8 +98,8 @@ def _take_stratum(s: State, me: Any) -> Any:
         if level + 1 >= s.bounds.size:
             return -1
         start, stop = s.bounds[level], s.bounds[level + 1]
-        left = stop - start - atomics.load(s.heads, level)
-        many = min(_MANY, 1 + left // (8 * s.threads)) if left > 0 else 1
+        left = max(0, stop - start - atomics.load(s.heads, level))
+        many = min(_MANY, 1 + left // (8 * s.threads))
         at = start + atomics.add(s.heads, level, many)
         if at < stop:
             s.own[own + CURSOR], s.own[own + LIMIT] = at + 1, min(at + many, stop)
