@@ -6,6 +6,8 @@
 A policy that took three times as long as the best in the first round, twice in a row, is left out of the others, and
 the shorter of the two is its time. So that what disturbs the machine disturbs all alike, policies take turns, on the
 same events; and whose turn it is after whom changes, for a policy leaves caches to the next.
+
+A final round between the best of them is longer: it tells those apart that are nearly as good.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ FIXED = (
     *(f"{explore}/chain/lazy" for explore in ("bfs", "dfs", "ready")),
 )
 HOPELESS = 3.0  # times the best of the first round
-ENOUGH_S = 0.4  # a policy is repeated until it has run for about so long,
-REPEATS = (6, 18)  # but at least and at most so often
+# A policy is repeated until it has run for about so many seconds, but at least and at most so often.
+ENOUGH, FINAL = (0.2, 4, 9), (0.8, 9, 31)
 
 
 @dataclass(slots=True)
@@ -54,16 +56,6 @@ class Measured:
     @property
     def median(self) -> float:
         return statistics.median(self.seconds) if self.seconds else self.first
-
-    @property
-    def picking(self) -> float:
-        """By every other round: who is best."""
-        return statistics.median(self.seconds[::2]) if self.seconds else self.first
-
-    @property
-    def counting(self) -> float:
-        """By the rounds between: how good."""
-        return statistics.median(self.seconds[1::2]) if self.seconds[1:] else self.median
 
     @property
     def rate(self) -> float:
@@ -110,18 +102,27 @@ class Bench:
             if one.first > hopeless * best:  # perhaps it was only disturbed
                 one.first = min(one.first, self.run(events, one.policy).seconds["execute"])
         left = [one for one in found if one.first <= hopeless * best or one.policy.scheme == "adaptive"]
-        chance = random.Random(0)
-        for _ in range(repeat or _repeats(best)):
-            chance.shuffle(left)
-            for one in left:
-                one.last = self.run(events, one.policy)
-                one.seconds.append(one.last.seconds["execute"])
+        self._take_turns(events, left, repeat or _repeats(best, ENOUGH))
         return found
 
+    def final(self, events: dict[str, Any], found: Sequence[Measured]) -> list[Measured]:
+        """The same ones again, from the start, and more often."""
+        again = [Measured(one.policy, one.events) for one in found]
+        self._take_turns(events, again, _repeats(min(one.median for one in found), FINAL))
+        return again
 
-def _repeats(seconds: float) -> int:
-    least, most = REPEATS
-    return min(most, max(least, round(ENOUGH_S / seconds)))
+    def _take_turns(self, events: dict[str, Any], policies: Sequence[Measured], rounds: int) -> None:
+        chance, order = random.Random(0), list(policies)
+        for _ in range(rounds):
+            chance.shuffle(order)
+            for one in order:
+                one.last = self.run(events, one.policy)
+                one.seconds.append(one.last.seconds["execute"])
+
+
+def _repeats(seconds: float, enough: tuple[float, int, int]) -> int:
+    wanted, least, most = enough
+    return min(most, max(least, round(wanted / seconds)))
 
 
 def parsed(names: Iterable[str], threads: int) -> list[Policy]:

@@ -48,14 +48,18 @@ def test_the_grid_is_wide() -> None:
 
 def test_the_best_policy_is_picked_by_other_rounds_than_it_is_timed_by() -> None:
     policies = [*parsed(("serial", "bfs/transaction/eager"), 2), Policy.adaptive(2)]
-    rounds = [[4.0, 5.0, 4.0, 5.0], [6.0, 3.0, 6.0, 3.0], [4.5, 4.0, 4.5, 4.0]]
-    found = [Measured(policy, 1, seconds=taken) for policy, taken in zip(policies, rounds, strict=True)]
-    found[-1].last = BatchReport(1, "serial", "", 1, 1, 0, 0, {}, 0, {})
-    point = regret.point(StreamingLedger(), found)
+
+    def measured(*medians: float) -> list[Measured]:
+        return [Measured(policy, 1, seconds=[taken]) for policy, taken in zip(policies, medians, strict=True)]
+
+    found, final = measured(4.0, 6.0, 4.5), measured(5.0, 3.0, 4.0)
+    final[-1].last = BatchReport(1, "serial", "", 1, 1, 0, 0, {}, 0, {})
+    point = regret.point(StreamingLedger(), found, final)
     assert (point["best"], point["best_ms"], point["adaptive_ms"]) == ("serial", 5000.0, 4000.0)
     assert point["regret"] == pytest.approx(4.0 / 5.0 - 1)
-    assert point["fixed_ms"] == {"serial": 4500.0, "bfs/transaction/eager": 4500.0}
-    assert point["luckiest"] == pytest.approx(4.25 / 4.5 - 1)
+    assert point["fixed_ms"] == {"serial": 4000.0, "bfs/transaction/eager": 6000.0}
+    assert point["luckiest"] == pytest.approx(4.0 / 3.0 - 1)
+    assert point["noise"] == pytest.approx(4.5 / 4.0 - 1)
 
 
 def test_regret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +116,12 @@ def test_policies_take_turns_and_the_hopeless_are_left_out(monkeypatch: pytest.M
 
         monkeypatch.setattr(bench, "run", run)
         found = bench.compare(knobs.events(), [Policy.serial(), Policy.parse("lal", 1), Policy.adaptive(1)], repeat=8)
+        assert len(ran) == 20
+        final = bench.final(knobs.events(), [found[2], found[0]])
+        assert [(one.name, one.seconds) for one in final] == [("adaptive", [1.0] * 9), ("serial", [1.0] * 9)]
     assert ran[:4] == ["serial", "lal", "adaptive", "lal"]
     rounds = [tuple(ran[4 + 2 * k : 6 + 2 * k]) for k in range(8)]
-    assert len(ran) == 20 and {frozenset(one) for one in rounds} == {frozenset(("serial", "adaptive"))}
+    assert {frozenset(one) for one in rounds} == {frozenset(("serial", "adaptive"))}
     assert len(set(rounds)) == 2  # neither always runs behind the other
     assert [one.median for one in found] == [1.0, 10.0, 1.0]
 

@@ -19,8 +19,9 @@ from penstock.schedule.costs import Costs
 from penstock.schedule.policy import Conducted, Policy
 from penstock.schedule.price import SAME, Price
 
-# The first events of a batch, run serially, tell what one costs: few if they are dear; in a small batch, none.
-_SAMPLES, _SAMPLED = (4, 16, 64, 256), 2048
+# The first events of a batch, run serially, tell what one costs: few if they are dear; in a small batch, none. A sample
+# should take so many times what calling the kernel does.
+_SAMPLES, _SAMPLED, _TIMES = (4, 16, 64, 256), 2048, 4
 # How fast the ratio of aborts that is remembered follows the one that is seen.
 _FOLLOW = 0.5
 # After so many batches for which a graph seemed too dear, what it was learned to cost is forgotten, and it is tried;
@@ -38,6 +39,7 @@ class Adaptive:
         self.chooser = Chooser(costs)
         self.price = Price()
         self.abort_ratio = 0.0
+        self._accesses = 0.0  # records that an event of the last graph reached, on average
         self._lists = 1.0  # records that an event reaches, for each that is known without looking into its lists
         self._last = Conducted(Policy.serial(), "")
         # The last batch that was looked at: its size, its threads, and whether those that are like it may run as it.
@@ -69,12 +71,16 @@ class Adaptive:
             return self._again(running)
         self._events, self._threads, self._settled = running.count, threads, False
         features = self._features(running, threads)
-        if large and known and self.chooser.last == "serial" and self.chooser.hopeless(features):
-            self._settle()
-            return self._too_dear(running, features, 0)
-        done = self._sample(running) if large and not self.price.steady() else 0
-        if done:
-            features = replace(features, events=running.count - done, cost=self.price.one or 0.0)
+        done, serial, settled = 0, self.chooser.last == "serial", self.price.settled()
+        if large and (serial or not settled):
+            if known and self.chooser.clear(features):
+                if serial:
+                    self._settle()
+                    return self._too_dear(running, features, 0)
+                self.price.since = 0
+            elif not settled:
+                done = self._sample(running)
+                features = replace(features, events=running.count - done, cost=self.price.one or 0.0)
         return self._rest(running, features, done)
 
     # -- as the last one --------------------------------------------------------------------
@@ -118,7 +124,7 @@ class Adaptive:
         self._dear += 1
         if self._dear >= self._retry and Chooser(Costs()).worth_a_graph(features):
             self._dear, self._retry, self._settled = 0, min(2 * self._retry, _SELDOM), False
-            self.chooser.costs.forget(features.threads, features.events)
+            self.chooser.forget(features)
         return self._plainly(running, too_little(features.events, features.cost), done)
 
     def _serially(self, running: Running, done: int, choice: Choice) -> Conducted:
@@ -132,13 +138,16 @@ class Adaptive:
 
     def _sample(self, running: Running) -> int:
         """Run the first events serially to see what one costs; how many that were."""
-        done, calling, one = 1, self._timed(running, 0, 1), 0.0
+        self._timed(running, 0, 1)  # the first call of all takes twice as long
+        done, calling, one = 2, self._timed(running, 1, 2), 0.0
         for count in _SAMPLES:
+            if self.price.one is not None and count * self.price.one < _TIMES * calling and count < _SAMPLES[-1]:
+                continue
             took = self._timed(running, done, done + count)
             done += count
-            # The first call shows what a call costs that runs but one event.
+            # The call before shows what one costs that runs but one event.
             one = max(1e-9, (took - min(calling, took / 2)) / (count - 1))
-            if took > 2 * calling:
+            if took > _TIMES * calling:
                 break
         self.price.sampled(one)
         return done
@@ -179,6 +188,7 @@ class Adaptive:
         batch = self.compiled.versioned.begin(running, any_graph, done, running.count)
         graph = batch.graph()
         found = batch.features(graph, features)
+        self._accesses = found.accesses
         if found.accesses:
             self._lists *= found.accesses / max(1e-9, features.accesses)
         choice = self.chooser.choose(found)
@@ -197,7 +207,7 @@ class Adaptive:
 
     def _hear(self, running: Running, policy: Policy, spent: dict[str, float], done: int) -> None:
         one = (spent["useful"] + spent["abort"]) / (running.count - done)
-        self.price.ran_by_graph(policy.name, one, sampled=running.count >= _SAMPLED)
+        self.price.ran_by_graph(policy.name, one, self._accesses, self.abort_ratio)
 
     def _learn(self, policy: Policy, features: Features, batch: Any, spent: dict[str, float]) -> None:
         self.chooser.costs.learn(

@@ -161,6 +161,21 @@ def cycles(typingctx: Any) -> Any:
     return types.int64(), codegen
 
 
+# The instruction by which a processor is told that it waits for another: less heat, and more for its sibling.
+_RELAX = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}.get(platform.machine())
+
+
+@intrinsic
+def _relax(typingctx: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if _RELAX is not None:
+            function_type = ir.FunctionType(ir.VoidType(), [])
+            builder.call(cgutils.get_or_insert_function(builder.module, function_type, _RELAX), [])
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
 # So many looks at something that is about to happen before the core is given away.
 _LOOKS = 64
 
@@ -170,14 +185,23 @@ def pause(looks: Any) -> Any:
     """One more look in vain; how many there were."""
     if looks >= _LOOKS:
         give_way()
+    else:
+        _relax()
     return looks + 1
 
 
 @inlined
 def lock(array: Any, at: Any) -> None:
     looks = 0
-    while swap(array, at, 1) != 0:
+    while not locked(array, at):
         looks = pause(looks)
+
+
+@inlined
+def locked(array: Any, at: Any) -> Any:
+    """Whether the lock could be had at once. One that another has is only looked at: to write to it, even in vain,
+    would take it out of that one's cache."""
+    return load(array, at) == 0 and swap(array, at, 1) == 0
 
 
 @inlined

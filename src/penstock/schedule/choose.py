@@ -1,12 +1,17 @@
 """The adaptive policy: from what is measured of a batch, the schedule that should take the least time, and why.
 
-    work       events x cost of one, measured on the first events of this very batch
+    work       events x cost of one, as it was lately
     serial     work
-    graph      building it + exploring it + max(work / threads, longest path)
+    graph      building it + exploring it
+
+    bfs        every stratum as long as its largest task or its share of all; and a barrier
+    dfs        work / threads + what a thread waits for chains that lie in the shares of others
+    ready      max(work / threads, longest path) + waiting for the lock of the common heap
 
 A transaction's path is that of all the work of those that wait for each other; an operation's is only its record's
-chain, so a hot record favours operations. Running ahead of decisions (lazy) pays for aborts twice. What building and
-exploring cost is learned from the batches themselves and kept for the next process (costs.py).
+chain, so a hot record favours operations. Running ahead of decisions (lazy) pays for aborts twice: what is redone is
+explored cautiously. What building costs, and keeping versions, is learned from the batches themselves and kept for the
+next process (costs.py). The numbers below were fitted to runs on 2, 4 and 16 threads (docs/SCHEDULING.md).
 
 The last choice stands unless another promises to be clearly faster: two that are nearly as good do not take turns.
 """
@@ -18,10 +23,11 @@ from functools import lru_cache
 
 from penstock.schedule.costs import Costs
 from penstock.schedule.policy import Policy
+from penstock.schedule.price import SAME
 
 # Another policy has to promise this much of the time of the last one; a graph, of a serial run's; a serial run, of what
 # is left to do when the graph is there.
-_BETTER, _BETTER_THAN_SERIAL, _BETTER_THAN_GRAPH = 0.95, 0.9, 0.95
+_BETTER, _BETTER_THAN_SERIAL, _BETTER_THAN_GRAPH = 0.97, 0.9, 0.95
 # Below this much work no graph can be worth its building, in seconds.
 LITTLE = 0.5e-3
 # A whole transaction that aborts stops there; in pieces, the others run to their end: so much more of it.
@@ -30,12 +36,15 @@ _STOPPED = 0.8
 _DRAGGED = 20.0
 # Of what building costs, the part that is done when the graph is known.
 _SUNK = 0.6
-_BARRIER = 3e-6
+# A barrier of two threads, in seconds, and how that grows with more.
+_BARRIER, _ALL_ARRIVE = 0.45e-6, 0.65
+# A thread that keeps to its own share waits where another has an earlier part of a chain: so many times the longest
+# path, if nearly all of it lies with others; and every step of it takes so much longer, in seconds.
+_OTHERS, _HANDED = 2.0, 1e-6
 # Where a record is hot, tasks pass through the common heap, and threads wait for its lock: seconds of an access for two
-# threads, and how that grows with more. (Not lazy operations: who runs a hot record's makes its next one ready.)
-_HEAP, _CROWD = 20e-9, 1.25
-# A thread that keeps to its own share waits where another has an earlier part of a chain: so much of the hottest one.
-_OWN_SHARE = 0.6
+# threads, and how that grows with more; less if fewer accesses a second are to be done than would keep it busy. Pieces
+# of a transaction pass through it one by one. (Not lazy operations: who runs a hot record's makes its next one ready.)
+_HEAP, _CROWD, _BUSY, _PIECES = 25e-9, 0.6, 8e6, 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +58,9 @@ class Features:
     cut: bool = False  # whether transactions can run in pieces
     abort_ratio: float = 0.0  # of recent batches
     chain: int = 0  # accesses to the record that is wanted most
-    path: float = 0.0  # events on the longest path of whole events; 0: not binding
+    path: float = 0.0  # events on the longest path of whole events; 0: not binding, nor are those that follow
+    strata: float = 0.0  # of whole events
+    rounds: float = 0.0  # events that a thread runs or waits for, if all go through them stratum by stratum
 
     @property
     def work(self) -> float:
@@ -60,9 +71,9 @@ class Features:
         return self.events * self.accesses
 
     @property
-    def piece(self) -> float:
-        """Seconds of one operation."""
-        return self.cost / max(1.0, self.accesses)
+    def pieces(self) -> float:
+        """Seconds of all operations, if those of an event that aborts run to their end."""
+        return self.work / (1 - _STOPPED * self.abort_ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +97,11 @@ def _candidate(name: str) -> _Candidate:
 
 # Of two that seem equal the first.
 _WHOLE = tuple(map(_candidate, ("bfs/transaction/eager", "dfs/transaction/eager", "ready/transaction/eager")))
-_ALL = (*_WHOLE, *map(_candidate, ("dfs/operation/lazy", "ready/operation/lazy", "ready/operation/eager")))
+_ALL = (
+    *_WHOLE,
+    *(_candidate(f"{explore}/operation/eager") for explore in ("bfs", "dfs", "ready")),
+    *(_candidate(f"{explore}/operation/lazy") for explore in ("dfs", "ready")),
+)
 
 
 @dataclass(slots=True)
@@ -94,17 +109,29 @@ class Chooser:
     costs: Costs
     last: str = "serial"
     estimates: dict[str, float] = field(default_factory=dict)  # of the last choice
+    found: Features | None = None  # of the last batch
 
     def worth_a_graph(self, f: Features) -> bool:
-        """Whether a graph could win if nothing in the batch waited for anything."""
+        """Whether a graph could win, if the batch is like the last one of its size; or if nothing in it waited for
+        anything, where there was none."""
         if f.threads < 2 or f.work < LITTLE:
             return False
+        if self.found is not None and SAME * self.found.events < f.events < self.found.events / SAME:
+            was = self.found
+            f = replace(f, chain=was.chain, path=was.path, strata=was.strata, rounds=was.rounds)
         least = min(self._seconds(f, one) for one in _WHOLE)
         return least < (_BETTER_THAN_SERIAL if self.last == "serial" else 1.0) * f.work
 
-    def hopeless(self, f: Features) -> bool:
-        """Whether a graph would not be worth it even if events cost twice as much as they did lately."""
-        return not self.worth_a_graph(replace(f, cost=2 * f.cost))
+    def clear(self, f: Features) -> bool:
+        """Whether it would be run as the last one, by a graph or not, if events cost half or twice as much."""
+        if self.last == "serial":
+            return not self.worth_a_graph(replace(f, cost=2 * f.cost))
+        return self.worth_a_graph(replace(f, cost=f.cost / 2))
+
+    def forget(self, f: Features) -> None:
+        """What was learned of such batches: perhaps only something else that ran made them dear."""
+        self.costs.forget(f.threads, f.events)
+        self.found = None
 
     def serial(self, why: str) -> Choice:
         self.last = "serial"
@@ -123,21 +150,16 @@ class Chooser:
         self.estimates["serial"] = f.work
         if f.work < _BETTER_THAN_GRAPH * left:
             best = "serial"
-        self.last = best
+        self.last, self.found = best, f
         return Choice(policy(best, f.threads), self._why(f, best))
 
     def _seconds(self, f: Features, one: _Candidate) -> float:
         own = self.costs.of(one.name, f.threads, f.events)
-        redo = _redone(f) if one.lazy else 0.0
-        done = f.work / (1 - _STOPPED * f.abort_ratio) if one.pieces else f.work
-        work, waits = (done * (1 + redo) + f.entries * own.more) / f.threads, 0.0
-        if one.explore == "bfs":  # every stratum ends with a barrier, and with threads that have nothing left to do
-            work += max(f.chain, f.path) * (_BARRIER + f.cost / 2)
-        elif one.explore == "dfs":
-            waits = _OWN_SHARE * f.chain * (f.piece if one.pieces else f.cost)
-        elif f.path and not one.lazy:
-            work = max(work, f.entries * _HEAP * (f.threads - 1) ** _CROWD)
-        return own.start + f.entries * own.entry + max(work, _path(f, one, own.more)) + waits
+        exploring = _exploring(f, one.explore, one.pieces, one.lazy, own.more)
+        if one.lazy:
+            again = "bfs" if one.explore == "ready" else one.explore
+            exploring += min(1.0, _DRAGGED * f.abort_ratio) * _exploring(f, again, True, False, own.more)
+        return own.start + f.entries * own.entry + exploring
 
     def _why(self, f: Features, best: str) -> str:
         seconds, other = min((s, n) for n, s in self.estimates.items() if n != best)
@@ -148,17 +170,26 @@ class Chooser:
         )
 
 
-def _path(f: Features, one: _Candidate, more: float) -> float:
-    if not one.pieces:
-        return f.path * (f.cost + f.accesses * more)
-    # Cautious operations wait for whole transactions, whose pieces run side by side; and so does what is redone.
-    cautious = max(f.chain, f.path) * (f.piece + more)
-    return f.chain * (f.piece + more) + _redone(f) * cautious if one.lazy else cautious
-
-
-def _redone(f: Features) -> float:
-    """The share of the work that running ahead does twice."""
-    return min(1.0, _DRAGGED * f.abort_ratio)
+def _exploring(f: Features, explore: str, pieces: bool, lazy: bool, more: float) -> float:
+    """more: what an access costs beside the work."""
+    work = (f.pieces if pieces else f.work) + f.entries * more
+    step = work / max(1.0, f.entries if pieces else f.events)  # of a path
+    steps = f.chain if lazy else max(f.chain, f.path)
+    others, shared = 1 - 1 / f.threads, work / f.threads
+    if explore == "bfs":
+        barrier = _BARRIER * (f.threads - 1) ** _ALL_ARRIVE
+        if f.rounds and not pieces:
+            return f.rounds * step + f.strata * barrier
+        return shared + steps * (barrier + (step if pieces else others * step / 2))
+    path = steps * step
+    if explore == "dfs":
+        return max(shared + _OTHERS * others**4 * (path + steps * _HANDED), path)
+    if lazy:
+        return max(shared, path)
+    hot = min(1.0, 4 * f.chain * f.threads / f.events)
+    busy = min(1.0, f.entries / (_BUSY * max(shared, path)))
+    crowd = f.entries * _HEAP * (f.threads - 1) ** _CROWD * (_PIECES * f.accesses if pieces else 1.0)
+    return max(shared, path) + hot * busy * crowd
 
 
 @lru_cache(maxsize=256)

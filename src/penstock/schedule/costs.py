@@ -15,12 +15,13 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_FILE = "schedule-factors-{app}.json"
+_FILE = "schedule-learned-{app}.json"
 # How much of a new measurement is taken over, if it is lower and if it is higher: whatever else runs, and memory that
 # is touched for the first time, can only make a batch dearer. How much at first.
 _LOWER, _HIGHER, _AT_FIRST = 0.4, 0.1, 0.8
-# The same of what is one policy's own; of its first batch, which touches arrays that no other needs, nothing.
-_OWN_LOWER, _OWN_HIGHER = 0.1, 0.02
+# The same of what is one policy's own, up or down: or the one that runs would look better than the others for no more
+# than having run. Of its first batch, which touches arrays that no other needs, nothing.
+_OWN = 0.02
 # One measurement that is far off must not count for much; nor must all that were.
 _LEAST, _MOST, _BOUNDS = 0.5, 3.0, (0.3, 10.0)
 # What is left of what is known of one policy alone after a batch of another.
@@ -48,6 +49,8 @@ _FIRST = {
     "bfs/transaction/eager": Cost(more=30e-9),
     "dfs/transaction/eager": Cost(more=55e-9),
     "ready/transaction/eager": Cost(more=80e-9),
+    "bfs/operation/eager": Cost(entry=50e-9, more=110e-9),
+    "dfs/operation/eager": Cost(entry=50e-9, more=150e-9),
     "dfs/operation/lazy": Cost(entry=50e-9, more=120e-9),
     "ready/operation/lazy": Cost(entry=50e-9, more=180e-9),
     "ready/operation/eager": Cost(entry=50e-9, more=240e-9),
@@ -119,7 +122,7 @@ class Costs:
             known[f"{name}:{where}"] = _AS_THOUGHT
         else:
             known[where] = _times(every, off, _LOWER, _HIGHER)
-            known[f"{name}:{where}"] = _times(own, off, _OWN_LOWER, _OWN_HIGHER)
+            known[f"{name}:{where}"] = _times(own, off, _OWN, _OWN)
         for other in _FIRST:
             fading = known.get(f"{other}:{where}")
             if fading is not None and other != name:

@@ -272,7 +272,9 @@ def _push(s: State, task: Any) -> None:
 
 @inlined
 def _pop(s: State) -> Any:
-    atomics.lock(s.shared, LOCK)
+    """The best task, or -1: there is none, or somebody else is at the heap, who will leave none to most that wait."""
+    if not atomics.locked(s.shared, LOCK):
+        return -1
     n = s.shared[FILLED] - 1
     if n < 0:
         atomics.unlock(s.shared, LOCK)

@@ -313,19 +313,30 @@ def reaches(box: Any, me: Any, threads: Any, g: Graph, p: Pieces, tails: Any, re
 
 
 @kernel
-def longest(g: Graph) -> Any:
-    """The longest path of whole events, counting events by how many records they reach; 1.0 is the average event."""
+def shape(g: Graph, events: Any, threads: Any) -> Any:
+    """Of so many whole events, the first ones: the longest path; the strata; and how long threads take that go through
+    them stratum by stratum. An event counts by how many records it reaches; 1.0 is the average event."""
     g = borrowed(g)
-    events = g.first.size - 1
-    reached = np.zeros(events, np.int64)
-    most = 0
+    reached, level = np.zeros(events, np.int64), np.zeros(events, np.int64)
+    most, strata = 0, 0
     for i in range(events):
         for e in range(g.first[i], g.first[i + 1]):
             if g.canon[e] == e and g.prev[e] >= 0:
-                reached[i] = max(reached[i], reached[g.event[g.prev[e]]])
+                before = g.event[g.prev[e]]
+                reached[i] = max(reached[i], reached[before])
+                level[i] = max(level[i], level[before] + 1)
         reached[i] += g.first[i + 1] - g.first[i]
-        most = max(most, reached[i])
-    return most * events / max(1, g.record.size)
+        most, strata = max(most, reached[i]), max(strata, level[i] + 1)
+    total, largest = np.zeros(strata, np.int64), np.zeros(strata, np.int64)
+    for i in range(events):
+        own = g.first[i + 1] - g.first[i]
+        total[level[i]] += own
+        largest[level[i]] = max(largest[level[i]], own)
+    rounds = 0.0
+    for k in range(strata):  # in the end, threads wait for half of an event, on average
+        rounds += max(largest[k], total[k] / threads + largest[k] * (1 - 1 / threads) / 2)
+    average = max(1, g.first[events]) / max(1, events)
+    return most / average, strata, rounds / average
 
 
 @kernel

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 # A batch tells what an event costs, and not only what it costs at most, if calling the kernel is but a little of it.
 _TELLING, _TELLS = 512, 0.5e-3
-# If a sample is about what is known, it counts for this much; else for all.
-_ABOUT, _COUNTS = 2.0, 0.3
+# How much longer an access takes on the versions that a graph's threads keep, in seconds: how fast that follows what is
+# seen when a batch runs by a graph behind one that did not, and its bounds. More, for events that abort.
+_FOLLOW, _LEAST, _MOST, _UNDONE = 0.3, -50e-9, 150e-9, 40e-9
+# The first events of a batch find nothing in the caches, and cost more than the others: they only tell that all are far
+# from what is known.
+_FAR = 2.5
 # Batches say the same of themselves to within this ratio.
 SAME = 0.85
-# While they do, so many are not looked at. If they are not sampled either, one that differs was perhaps only held up.
+# While they do, so many are not looked at. One that differs was perhaps only held up.
 _TRUST, _ODD = 8, 2
 
 
 class Price:
     def __init__(self) -> None:
-        self.one: float | None = None  # seconds of one event
-        self._before: float | None = None  # the same, as the last batch that ran serially told it
+        self.one: float | None = None  # seconds of one event, in the serial loop
+        self._before: float | None = None  # the same, as the last batch told it
         self._by = 0  # events of the batch that told it
+        self._versions = 0.0  # seconds that an access takes longer by a graph
         self._said = "", 0.0  # the policy of the last batch that was looked at, and what that said of an event
         self.odd = _ODD  # batches in a row that said something else
         self.since = 0  # batches since one was looked at
@@ -32,30 +37,29 @@ class Price:
             if self.one is None or 2 * events >= self._by:  # of larger ones it says nothing
                 self.one, self._by = min(one, self.one or one), events
             return
-        self.one, self._before, self._by = min(one, self._before or one), one, events
+        self._by = events
+        self._told(one)
         self.said("serial", one)
 
-    def ran_by_graph(self, policy: str, one: float, *, sampled: bool) -> None:
-        """One: on versions, which takes longer than in the serial loop. sampled: whether such batches are."""
-        before, said = self._said
+    def ran_by_graph(self, policy: str, one: float, accesses: float, abort_ratio: float) -> None:
+        """One event took so long on versions, and reached so many records."""
+        undoing = _UNDONE * abort_ratio
+        if self._said[0] == "serial" and self._before is not None and accesses:
+            seen = (one - self._before) / accesses - undoing
+            self._versions += _FOLLOW * (min(max(seen, _LEAST), _MOST) - self._versions)
+        self._told(max(one - accesses * (self._versions + undoing), one / 2))
         self.said(policy, one)
-        if not sampled:
-            self.one = one  # there is nothing better
-        elif before == policy and self.odd and self.since and self.one is not None:
-            self.one *= one / said  # events have become dearer, or cheaper, by as much; a sample knew it already
 
     def sampled(self, one: float) -> None:
-        known = self.one or one
-        about = known / _ABOUT < one < known * _ABOUT
-        self.one = known + (_COUNTS if about else 1.0) * (one - known)
+        if self.one is None or not self.one / _FAR < one < self.one * _FAR:
+            self.one, self._before = one, None
         self.since = 0
 
-    def steady(self) -> bool:
-        """Whether batches are as the last that was looked at, so that this one need not be."""
-        return not self.odd and self.since <= _TRUST
+    def _told(self, one: float) -> None:
+        self.one, self._before = min(one, self._before or one), one
 
     def settled(self) -> bool:
-        """The same of batches that are never sampled."""
+        """Whether batches are as the last that was looked at, so that this one need not be."""
         return self.odd < _ODD and self.since <= _TRUST
 
     def said(self, policy: str, one: float) -> None:

@@ -24,8 +24,10 @@ _EXPLORE = {"bfs": explore.BFS, "dfs": explore.DFS, "ready": explore.READY}
 
 
 def prepare(batch: Batch, graph: Graph, pieces: Pieces, active: Any) -> explore.State:
-    """active: which of the events are to run."""
-    how = _EXPLORE[batch.policy.explore]
+    """active: which of the events are to run. What is redone is cautious, and by strata: in the common heap its many
+    small steps would be in each other's way."""
+    again = active is not batch.all and batch.policy.explore == "ready"
+    how = explore.BFS if again else _EXPLORE[batch.policy.explore]
     if batch.policy.unit == "chain" and active is batch.all:
         arrays = _chains(batch, graph, pieces, how)
     else:

@@ -33,7 +33,7 @@ from penstock.schedule.choose import Features
 from penstock.schedule.cuts import Cuts
 from penstock.schedule.explain import explain
 from penstock.schedule.generated import Generated
-from penstock.schedule.graph import COMMITTED, Graph, Memory, Pieces, affected, begins, empty, link, longest
+from penstock.schedule.graph import COMMITTED, Graph, Memory, Pieces, affected, begins, empty, link, shape
 from penstock.schedule.policy import Policy
 from penstock.schedule.tasks import prepare
 from penstock.schedule.team import Team
@@ -44,6 +44,8 @@ _CALLED = (atomics, explore, graphs, team)  # by generated source
 # How many events, or entries, are worth a thread: where each has to be looked up in memory, and where it is a few
 # instructions on arrays.
 HEAVY, LIGHT = 512, 2048
+# How many events of a batch, or a quarter of them if that is more, tell how its paths and strata are.
+FEW = 4096
 
 
 class Versioned:
@@ -94,7 +96,7 @@ class Versioned:
         begun = time.perf_counter()
         batch = self.begin(running, policy, 0, 0)
         graph = batch.graph()
-        longest(graph)
+        shape(graph, 0, policy.threads)
         affected(graph, self.cuts.pieces(batch, graph), batch.all)
         batch.run(graph, begun)
 
@@ -194,13 +196,14 @@ class Batch:
         return explain(graph, pieces, self.policy, titles, named, state.task)
 
     def features(self, graph: Graph, known: Features) -> Features:
-        """What the graph tells: the hottest record and, where it may matter, the longest path."""
+        """What the graph tells: the hottest record and, where it may matter, paths and strata."""
         chain = int(graph.rank.max(initial=-1)) + 1
-        path = 0.0
+        found = replace(known, accesses=self.entries / max(1, self.count), chain=chain)
         if chain * self.threads * 4 > self.count:
-            path = float(longest(graph))
-        accesses = self.entries / max(1, self.count)
-        return replace(known, accesses=accesses, chain=chain, path=path)
+            some = max(min(self.count, FEW), self.count // 4)
+            path, strata, rounds = (self.count / some * k for k in shape(graph, some, self.threads))
+            found = replace(found, path=path, strata=strata, rounds=rounds)
+        return found
 
     # -- construct --------------------------------------------------------------------------
 
