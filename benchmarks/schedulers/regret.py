@@ -128,7 +128,7 @@ def _print_summary(s: dict[str, Any]) -> None:
 def changing() -> list[StreamingLedger]:
     """Where a graph hardly pays, where it does, and the paper's own cost of an operation."""
     return [
-        StreamingLedger(cost_us=cost, batch=batch) for cost, batch in ((0.15, 40_960), (1.0, 20_480), (10.0, 10_240))
+        StreamingLedger(cost_us=cost, batch=batch) for cost, batch in ((0.1, 40_960), (1.0, 20_480), (10.0, 10_240))
     ]
 
 

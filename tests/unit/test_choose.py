@@ -78,11 +78,11 @@ def test_two_that_are_nearly_as_good_do_not_take_turns() -> None:
     assert chosen(EASY, last="ready/transaction/eager") == "ready/transaction/eager"
 
 
-def spent_by(costs: Costs, name: str, *, entry: float, more: float, work: float = 1e-6) -> None:
+def spent_by(costs: Costs, name: str, *, entry: float, more: float, work: float = 1e-6, surely: bool = False) -> None:
     """A batch of 10,000 events that reach three records each. entry, more: of an access; work: of an event, seconds."""
     spent = {"construct": 2 * (0.25e-3 + 30_000 * entry), "explore": 10_000 * more, "abort": 0.0}
     spent["useful"] = 10_000 * work + 20_000 * more  # versions make the work itself dearer
-    costs.learn(name, 2, events=10_000, entries=30_000, work=10_000 * work, spent=spent)
+    costs.learn(name, 2, events=10_000, entries=30_000, work=10_000 * work, spent=spent, surely=surely)
 
 
 def test_what_is_learned_of_one_policy_is_thought_of_all(tmp_path: Path) -> None:
@@ -133,6 +133,9 @@ def test_a_slow_spell_of_the_machine_speaks_against_no_policy() -> None:
         spent_by(costs, used, entry=150e-9, more=180e-9)
     assert costs.of(used, 2, 10_000).more > 1.5 * before
     assert ratio() < 1.4 * equal  # by far the most of it is thought of both
+    for _ in range(3):
+        spent_by(costs, used, entry=400e-9, more=500e-9, surely=True)
+    assert costs.of(used, 2, 10_000).more > 350e-9  # and at once, if it takes longer than without a graph
 
 
 @pytest.mark.parametrize(("cost_us", "again"), [(0.25, [9]), (3.0, [])], ids=["near", "clear"])

@@ -47,6 +47,7 @@ class Adaptive:
         self._little_one = 0, 0.0, self._last  # events, their cost, and what was said of them
         self._worth = 0  # batches in a row that seemed worth a graph
         self._dear, self._retry = 0, _RETRY  # batches for which it seemed too dear, and after how many it is tried
+        self._lost = 0  # batches in a row that took longer by a graph than they would have without
         self._largest = 0  # events of the largest graph so far
 
     def run(self, running: Running, threads: int) -> Conducted:
@@ -196,8 +197,9 @@ class Adaptive:
             return self._serially(running, done, choice)
         batch.policy = choice.policy
         spent = batch.run(graph, begun)
+        self._lost += 1
         if time.perf_counter() - begun < features.work:
-            self._dear, self._retry = 0, _RETRY
+            self._lost, self._dear, self._retry = 0, 0, _RETRY
         if features.events > _LARGER * self._largest:
             self._largest = features.events
         else:
@@ -217,4 +219,5 @@ class Adaptive:
             entries=batch.entries,
             work=features.work,
             spent=spent,
+            surely=self._lost > 1,
         )
