@@ -21,7 +21,7 @@ from penstock import Policy
 from penstock.workloads import PHASES, Knobs, StreamingLedger, four_phases
 
 GOOD = 0.10
-EACH = 8  # batches a phase
+EACH, TIMES = 8, 3  # batches a phase, and how often the phases come
 FINALISTS = 3
 
 
@@ -39,7 +39,7 @@ def regret(threads: int, *, quick: bool = False, only: str = "") -> dict[str, An
         _print_summary(report["summary"])
     report["dynamic"] = []
     for base in [StreamingLedger(batch=200, keys=500, cost_us=0.3)] if quick else changing():
-        report["dynamic"].append(dynamic(base, policies, each=2 if quick else EACH))
+        report["dynamic"].append(dynamic(base, policies, each=2 if quick else EACH, times=1 if quick else TIMES))
         _print_dynamic(report["dynamic"][-1])
     report["seconds"] = round(time.perf_counter() - begun, 1)
     print(f"\n{report['command']}: {report['seconds']:.0f} s")
@@ -132,15 +132,16 @@ def changing() -> list[StreamingLedger]:
     ]
 
 
-def dynamic(base: StreamingLedger, policies: list[Policy], each: int) -> dict[str, Any]:
-    """Every batch once under each policy, in turn; adaptive has seen but the small batch that warms up."""
+def dynamic(base: StreamingLedger, policies: list[Policy], each: int, times: int = TIMES) -> dict[str, Any]:
+    """The four phases, again and again, every batch once under each policy, in turn. Adaptive has seen but the small
+    batch that warms up."""
     seconds: dict[str, list[float]] = {policy.name: [] for policy in policies}
     chose, steps = [], []
     with Bench(base) as bench:
         bench.warm(policies, compile_batch(base))
-        for step in four_phases(base, each=each, seed=1):
+        for turn, step in itertools.product(range(times), four_phases(base, each=each, seed=1)):
             steps.append({"phase": step.phase, "batch": step.number})
-            for policy in random.Random(step.number).sample(policies, len(policies)):
+            for policy in random.Random(f"{turn} {step.number}").sample(policies, len(policies)):
                 last = bench.run(step.events, policy)
                 seconds[policy.name].append(last.seconds["execute"])
                 if policy.scheme == "adaptive":
@@ -158,6 +159,7 @@ def dynamic(base: StreamingLedger, policies: list[Policy], each: int) -> dict[st
     return {
         "workload": describe(base),
         "batches_a_phase": each,
+        "times": times,
         "steps": steps,
         "seconds": seconds,
         "totals": totals,
@@ -170,7 +172,7 @@ def dynamic(base: StreamingLedger, policies: list[Policy], each: int) -> dict[st
 
 def _print_dynamic(d: dict[str, Any]) -> None:
     phases = [*(phase.name for phase in PHASES), "sum"]
-    print(f"\nfour phases of {d['batches_a_phase']} batches, {d['workload']}: seconds of execute")
+    print(f"\n{d['times']} times four phases of {d['batches_a_phase']} batches, {d['workload']}: seconds of execute")
     print(" " * 22 + "".join(f"{phase:>11}" for phase in phases))
     for name, total in sorted(d["totals"].items(), key=lambda item: item[1]["sum"]):
         print(f"{name:22}" + "".join(f"{total[phase]:11.4f}" for phase in phases))

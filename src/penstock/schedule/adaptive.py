@@ -27,6 +27,8 @@ _FOLLOW = 0.5
 # After so many batches for which a graph seemed too dear, what it was learned to cost is forgotten, and it is tried;
 # then after twice as many, and so on, until one has paid.
 _RETRY, _SELDOM = 4, 64
+# While batches are alike, one in so many is learned from.
+_LEARNS = 3
 # A graph that much larger than any before lies in memory that is touched for the first time: it says nothing of others.
 _LARGER = 1.2
 
@@ -202,7 +204,7 @@ class Adaptive:
             self._lost, self._dear, self._retry = 0, 0, _RETRY
         if features.events > _LARGER * self._largest:
             self._largest = features.events
-        else:
+        elif self._lost or not self.price.settled() or not self.price.since % _LEARNS:
             self._learn(choice.policy, features, batch, spent)
         self._hear(running, choice.policy, spent, done)
         return Conducted(choice.policy, choice.why, spent)

@@ -183,7 +183,7 @@ def _exploring(f: Features, explore: str, pieces: bool, lazy: bool, more: float)
         return shared + steps * (barrier + (step if pieces else others * step / 2))
     path = steps * step
     if explore == "dfs":
-        return max(shared + _OTHERS * others**4 * (path + steps * _HANDED), path)
+        return max(shared + _OTHERS * others**4 * (path + steps * _HANDED), path * (1 + others**2))
     if lazy:
         return max(shared, path)
     hot = min(1.0, 4 * f.chain * f.threads / f.events)

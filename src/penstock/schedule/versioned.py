@@ -44,8 +44,8 @@ _CALLED = (atomics, explore, graphs, team)  # by generated source
 # How many events, or entries, are worth a thread: where each has to be looked up in memory, and where it is a few
 # instructions on arrays.
 HEAVY, LIGHT = 512, 2048
-# How many events of a batch, or a quarter of them if that is more, tell how its paths and strata are.
-FEW = 4096
+# How many events of a batch, or which share of them if that is more, tell how its paths and strata are.
+FEW, SHARE = 2048, 8
 
 
 class Versioned:
@@ -200,7 +200,7 @@ class Batch:
         chain = int(graph.rank.max(initial=-1)) + 1
         found = replace(known, accesses=self.entries / max(1, self.count), chain=chain)
         if chain * self.threads * 4 > self.count:
-            some = max(min(self.count, FEW), self.count // 4)
+            some = max(min(self.count, FEW), self.count // SHARE)
             path, strata, rounds = (self.count / some * k for k in shape(graph, some, self.threads))
             found = replace(found, path=path, strata=strata, rounds=rounds)
         return found
