@@ -68,8 +68,8 @@ def point(knobs: Knobs, found: list[Measured], final: list[Measured]) -> dict[st
     *fixed, before = found
     *rivals, adaptive = final
     best, last = rivals[0], adaptive.last
-    assert last is not None
-    same = next((one for one in fixed if one.name == last.policy), None)
+    assert last is not None and before.last is not None
+    same = next((one for one in fixed if one.name == before.last.policy), None)
     return {
         "point": describe(knobs),
         "best": best.name,
@@ -132,16 +132,16 @@ def changing() -> list[StreamingLedger]:
     ]
 
 
-def dynamic(base: StreamingLedger, policies: list[Policy], each: int, times: int = TIMES) -> dict[str, Any]:
-    """The four phases, again and again, every batch once under each policy, in turn. Adaptive has seen but the small
-    batch that warms up."""
+def dynamic(base: StreamingLedger, policies: list[Policy], each: int, times: int = 1) -> dict[str, Any]:
+    """The four phases, again and again, every batch once under each policy, in turn. Adaptive knows what graphs cost
+    this app from earlier runs, if there were any, and of this one but the small batch that warms up."""
     seconds: dict[str, list[float]] = {policy.name: [] for policy in policies}
     chose, steps = [], []
     with Bench(base) as bench:
         bench.warm(policies, compile_batch(base))
-        for turn, step in itertools.product(range(times), four_phases(base, each=each, seed=1)):
+        for step in itertools.chain(*(four_phases(base, each=each, seed=1 + turn) for turn in range(times))):
             steps.append({"phase": step.phase, "batch": step.number})
-            for policy in random.Random(f"{turn} {step.number}").sample(policies, len(policies)):
+            for policy in random.Random(len(steps)).sample(policies, len(policies)):
                 last = bench.run(step.events, policy)
                 seconds[policy.name].append(last.seconds["execute"])
                 if policy.scheme == "adaptive":

@@ -7,15 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import penstock as ps
 from penstock.engine import Database
 from penstock.execute.native import Kernel
+from penstock.execute.order import LATE
 from penstock.schedule.choose import Chooser, Features
 from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
 from penstock.schedule.price import Price
+from penstock.schedule.versioned import Batch
 from penstock.workloads import StreamingLedger
 
 # A batch as it is when all is well: many dear events that reach different records.
@@ -74,15 +77,15 @@ def test_two_that_are_nearly_as_good_do_not_take_turns() -> None:
         seen.add(chooser.last)
     assert len(seen) == 1
     near = chooser.estimates["ready/transaction/eager"] / chooser.estimates["dfs/transaction/eager"]
-    assert 1.0 < near < 1 / 0.95
+    assert 1.0 < near < 1 / 0.97
     assert chosen(EASY, last="ready/transaction/eager") == "ready/transaction/eager"
 
 
-def spent_by(costs: Costs, name: str, *, entry: float, more: float, work: float = 1e-6, surely: bool = False) -> None:
+def spent_by(costs: Costs, name: str, *, entry: float, more: float, work: float = 1e-6) -> None:
     """A batch of 10,000 events that reach three records each. entry, more: of an access; work: of an event, seconds."""
     spent = {"construct": 2 * (0.25e-3 + 30_000 * entry), "explore": 10_000 * more, "abort": 0.0}
     spent["useful"] = 10_000 * work + 20_000 * more  # versions make the work itself dearer
-    costs.learn(name, 2, events=10_000, entries=30_000, work=10_000 * work, spent=spent, surely=surely)
+    costs.learn(name, 2, events=10_000, entries=30_000, work=10_000 * work, spent=spent)
 
 
 def test_what_is_learned_of_one_policy_is_thought_of_all(tmp_path: Path) -> None:
@@ -133,9 +136,6 @@ def test_a_slow_spell_of_the_machine_speaks_against_no_policy() -> None:
         spent_by(costs, used, entry=150e-9, more=180e-9)
     assert costs.of(used, 2, 10_000).more > 1.5 * before
     assert ratio() < 1.4 * equal  # by far the most of it is thought of both
-    for _ in range(3):
-        spent_by(costs, used, entry=400e-9, more=500e-9, surely=True)
-    assert costs.of(used, 2, 10_000).more > 350e-9  # and at once, if it takes longer than without a graph
 
 
 @pytest.mark.parametrize(("cost_us", "again"), [(0.25, [9]), (3.0, [])], ids=["near", "clear"])
@@ -159,6 +159,7 @@ def test_a_batch_is_sampled_where_that_may_change_how_it_runs(
         adaptive.chooser.costs, price = Costs(), adaptive.price
         for number in range(12):
             price.one, price.odd = 2 * cost_us * 1e-6 if number else None, 0 if number else 2
+            adaptive._lost = 0
             db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
         assert sampled == [0, *again]
         price.odd = 2
@@ -253,7 +254,7 @@ def test_a_graph_tells_what_an_event_would_cost_without_it() -> None:
     price.ran_by_graph(policy, 3e-6, accesses=4.0, abort_ratio=0.0)
     assert price.one == 3e-6
     price.sampled(4e-6)
-    assert price.one == 3e-6  # not far from it
+    assert price.one == 3e-6  # not far above it
     price.ran(2.8, 1_000_000)
     price.ran(2.8, 1_000_000)
     for _ in range(10):  # a graph's versions make an access dearer by 50 ns
@@ -266,6 +267,8 @@ def test_a_graph_tells_what_an_event_would_cost_without_it() -> None:
     assert price.one == pytest.approx(5e-6, rel=0.01)  # events have become dearer
     price.sampled(20e-6)
     assert price.one == 20e-6
+    price.sampled(4e-6)
+    assert price.one == 4e-6  # less they cannot seem to cost
 
 
 def test_a_graph_that_did_not_pay_is_not_built_again_at_once() -> None:
@@ -277,5 +280,61 @@ def test_a_graph_that_did_not_pay_is_not_built_again_at_once() -> None:
     assert chooser.choose(line).policy.name == "serial"
     assert not chooser.worth_a_graph(replace(events, events=9_500))
     assert chooser.worth_a_graph(replace(events, events=20_000))
+    assert chooser.worth_a_graph(replace(events, threads=8))
     chooser.forget(events)
     assert chooser.worth_a_graph(events)
+
+
+def test_operations_are_not_given_up_for_what_whole_transactions_would_take() -> None:
+    hot = replace(EASY, threads=8, chain=3_000, path=9_900.0, strata=9_900, rounds=9_950)
+    chooser = Chooser(Costs())
+    assert "operation" in chooser.choose(hot).policy.name
+    assert chooser.worth_a_graph(replace(EASY, threads=8)) and chooser.clear(replace(EASY, threads=8))
+
+
+@pytest.mark.parametrize(("keys", "chained"), [(1, True), (100_000, False)])
+def test_what_a_graph_is_like_is_told_by_a_part_of_it(keys: int, chained: bool) -> None:
+    knobs = StreamingLedger(cost_us=3.0, batch=24_000, keys=keys, theta=0.0, transfer_ratio=0.0, abort_ratio=0.0)
+    with opened(knobs) as db:
+        db.warm()
+        db.run(knobs.events(), policy=ps.Policy.adaptive(2))
+        found = db._conductor.groups[0][1].chooser.found
+    assert found is not None and found.accesses == 2.0
+    if chained:
+        assert found.chain == found.path == found.strata == found.rounds == found.events
+    else:
+        assert found.chain < 20 and found.path == found.strata == found.rounds == 0
+
+
+def test_late_events_at_the_head_of_a_batch_do_not_hide_what_the_others_reach() -> None:
+    with opened(StreamingLedger(keys=10)) as db:
+        versioned = db._conductor.groups[0][1].compiled.versioned
+        late = np.full(3_000, LATE, np.uint8)
+        assert versioned.accesses(np.concatenate([late, np.zeros(1_000, np.uint8)])) == pytest.approx(0.5, rel=0.05)
+        assert versioned.accesses(late) == 0.0
+        assert versioned.accesses(late[:0]) == 0.0
+
+
+def test_graphs_that_lose_are_left_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever makes threads wait: more of them than cores, say, which no estimate knows."""
+    knobs = StreamingLedger(cost_us=1.0, batch=4_096, keys=50_000, theta=0.0, abort_ratio=0.0)
+    slow, run = True, Batch.run
+
+    def waiting(batch: Batch, graph: Any, begun: float) -> dict[str, float]:
+        spent = run(batch, graph, begun)
+        if slow:
+            time.sleep(0.1)
+            spent["sync"] += 0.2
+        return spent
+
+    monkeypatch.setattr(Batch, "run", waiting)
+    with opened(knobs) as db:
+        db.warm()
+        ran = []
+        for number in range(80):
+            slow = number < 40
+            db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
+            assert db.last_batch is not None
+            ran.append(db.last_batch.policy)
+    assert ran[0] != "serial" and ran[:40].count("serial") > 24
+    assert {*ran[40:]} != {"serial"}

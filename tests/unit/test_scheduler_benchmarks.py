@@ -53,7 +53,7 @@ def test_the_best_policy_is_picked_by_other_rounds_than_it_is_timed_by() -> None
         return [Measured(policy, 1, seconds=[taken]) for policy, taken in zip(policies, medians, strict=True)]
 
     found, final = measured(4.0, 6.0, 4.5), measured(5.0, 3.0, 4.0)
-    final[-1].last = BatchReport(1, "serial", "", 1, 1, 0, 0, {}, 0, {})
+    found[-1].last = final[-1].last = BatchReport(1, "serial", "", 1, 1, 0, 0, {}, 0, {})
     point = regret.point(StreamingLedger(), found, final)
     assert (point["best"], point["best_ms"], point["adaptive_ms"]) == ("serial", 5000.0, 4000.0)
     assert point["regret"] == pytest.approx(4.0 / 5.0 - 1)

@@ -1,4 +1,4 @@
-"""A batch that looks at itself: its first events tell what one costs, its graph what can run at the same time.
+"""A batch that looks at itself: those before it tell what an event costs, its graph what can run at the same time.
 
 Most batches are small or cheap, and are run serially without a look. The parallel kernels are compiled in the
 background when they first seem worth it; until they are there the stream goes on serially.
@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from penstock.execute.native import Kernel, Running
-from penstock.schedule.choose import LITTLE, Choice, Chooser, Features, policy, too_little
+from penstock.schedule.choose import LITTLE, STOPPED, Choice, Chooser, Features, policy, too_little
 from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
 from penstock.schedule.policy import Conducted, Policy
 from penstock.schedule.price import SAME, Price
+from penstock.schedule.versioned import Batch
 
 # The first events of a batch, run serially, tell what one costs: few if they are dear; in a small batch, none. A sample
 # should take so many times what calling the kernel does.
@@ -25,8 +26,9 @@ _SAMPLES, _SAMPLED, _TIMES = (4, 16, 64, 256), 2048, 4
 # How fast the ratio of aborts that is remembered follows the one that is seen.
 _FOLLOW = 0.5
 # After so many batches for which a graph seemed too dear, what it was learned to cost is forgotten, and it is tried;
-# then after twice as many, and so on, until one has paid.
-_RETRY, _SELDOM = 4, 64
+# then after twice as many, and so on, until one has paid. As many are run without if it was not thought to be dear, but
+# so many in a row were.
+_RETRY, _SELDOM, _LOSSES = 4, 64, 3
 # While batches are alike, one in so many is learned from.
 _LEARNS = 3
 # A graph that much larger than any before lies in memory that is touched for the first time: it says nothing of others.
@@ -50,6 +52,7 @@ class Adaptive:
         self._worth = 0  # batches in a row that seemed worth a graph
         self._dear, self._retry = 0, _RETRY  # batches for which it seemed too dear, and after how many it is tried
         self._lost = 0  # batches in a row that took longer by a graph than they would have without
+        self._stay = 0  # batches that are to run without
         self._largest = 0  # events of the largest graph so far
 
     def run(self, running: Running, threads: int) -> Conducted:
@@ -73,6 +76,9 @@ class Adaptive:
         if self._like_the_last(running, threads):
             return self._again(running)
         self._events, self._threads, self._settled = running.count, threads, False
+        if self._stay:
+            self._stay -= 1
+            return self._plainly(running, "by a graph, the last ones took longer than they would have without")
         features = self._features(running, threads)
         done, serial, settled = 0, self.chooser.last == "serial", self.price.settled()
         if large and (serial or not settled):
@@ -102,8 +108,10 @@ class Adaptive:
         if policy.scheme == "serial":
             self._dear += not self._worth
             return self._serially(running, 0, Choice(policy, why))
-        spent = self.compiled.versioned.run(running, policy, 0, running.count)
-        self._hear(running, policy, spent, 0)
+        begun = time.perf_counter()
+        batch = self.compiled.versioned.begin(running, policy, 0, running.count)
+        spent = batch.run(batch.graph(), begun)
+        self._hear(batch)
         return Conducted(policy, why, spent)
 
     # -- without a graph --------------------------------------------------------------------
@@ -135,6 +143,7 @@ class Adaptive:
         return Conducted(choice.policy, choice.why)
 
     def _loop(self, running: Running, done: int) -> None:
+        self._lost = 0
         begun = time.perf_counter()
         self.kernel.run(running, done)
         self.price.ran(time.perf_counter() - begun, running.count - done)
@@ -192,26 +201,32 @@ class Adaptive:
         graph = batch.graph()
         found = batch.features(graph, features)
         self._accesses = found.accesses
-        if found.accesses:
-            self._lists *= found.accesses / max(1e-9, features.accesses)
+        if found.accesses and features.accesses:
+            self._lists *= found.accesses / features.accesses
         choice = self.chooser.choose(found)
         if choice.policy.scheme == "serial":
             return self._serially(running, done, choice)
         batch.policy = choice.policy
         spent = batch.run(graph, begun)
-        self._lost += 1
-        if time.perf_counter() - begun < features.work:
+        paid = time.perf_counter() - begun < features.work
+        if paid:
             self._lost, self._dear, self._retry = 0, 0, _RETRY
         if features.events > _LARGER * self._largest:
             self._largest = features.events
-        elif self._lost or not self.price.settled() or not self.price.since % _LEARNS:
-            self._learn(choice.policy, features, batch, spent)
-        self._hear(running, choice.policy, spent, done)
+        else:
+            self._lost += not paid
+            if self._lost or not self.price.settled() or not self.price.since % _LEARNS:
+                self._learn(choice.policy, features, batch, spent)
+            if self._lost == _LOSSES:
+                self._stay, self._retry = self._retry, min(2 * self._retry, _SELDOM)
+        self._hear(batch)
         return Conducted(choice.policy, choice.why, spent)
 
-    def _hear(self, running: Running, policy: Policy, spent: dict[str, float], done: int) -> None:
-        one = (spent["useful"] + spent["abort"]) / (running.count - done)
-        self.price.ran_by_graph(policy.name, one, self._accesses, self.abort_ratio)
+    def _hear(self, batch: Batch) -> None:
+        one, ratio = batch.ran / batch.count, self.abort_ratio
+        if batch.policy.unit != "transaction":
+            one *= 1 - STOPPED * ratio  # the serial loop would have stopped where a piece aborts
+        self.price.ran_by_graph(batch.policy.name, one, self._accesses, ratio)
 
     def _learn(self, policy: Policy, features: Features, batch: Any, spent: dict[str, float]) -> None:
         self.chooser.costs.learn(
@@ -221,5 +236,4 @@ class Adaptive:
             entries=batch.entries,
             work=features.work,
             spent=spent,
-            surely=self._lost > 1,
         )

@@ -162,7 +162,7 @@ def cycles(typingctx: Any) -> Any:
 
 
 # The instruction by which a processor is told that it waits for another: less heat, and more for its sibling.
-_RELAX = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}.get(platform.machine())
+_RELAX = {"x86_64": "llvm.x86.sse2.pause"}.get(platform.machine())
 
 
 @intrinsic
@@ -193,12 +193,12 @@ def pause(looks: Any) -> Any:
 @inlined
 def lock(array: Any, at: Any) -> None:
     looks = 0
-    while not locked(array, at):
+    while not try_lock(array, at):
         looks = pause(looks)
 
 
 @inlined
-def locked(array: Any, at: Any) -> Any:
+def try_lock(array: Any, at: Any) -> Any:
     """Whether the lock could be had at once. One that another has is only looked at: to write to it, even in vain,
     would take it out of that one's cache."""
     return load(array, at) == 0 and swap(array, at, 1) == 0

@@ -5,7 +5,8 @@
     graph      building it + exploring it
 
     bfs        every stratum as long as its largest task or its share of all; and a barrier
-    dfs        work / threads + what a thread waits for chains that lie in the shares of others
+    dfs        work / threads + what a thread waits for chains that lie in the shares of others, of which it is
+               some part of the longest path, and more where that path is all there is
     ready      max(work / threads, longest path) + waiting for the lock of the common heap
 
 A transaction's path is that of all the work of those that wait for each other; an operation's is only its record's
@@ -31,7 +32,7 @@ _BETTER, _BETTER_THAN_SERIAL, _BETTER_THAN_GRAPH = 0.97, 0.9, 0.95
 # Below this much work no graph can be worth its building, in seconds.
 LITTLE = 0.5e-3
 # A whole transaction that aborts stops there; in pieces, the others run to their end: so much more of it.
-_STOPPED = 0.8
+STOPPED = 0.8
 # What running ahead has to redo grows with the aborts: each drags along what saw it.
 _DRAGGED = 20.0
 # Of what building costs, the part that is done when the graph is known.
@@ -73,7 +74,7 @@ class Features:
     @property
     def pieces(self) -> float:
         """Seconds of all operations, if those of an event that aborts run to their end."""
-        return self.work / (1 - _STOPPED * self.abort_ratio)
+        return self.work / (1 - STOPPED * self.abort_ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +105,26 @@ _ALL = (
 )
 
 
+def _candidates(f: Features) -> tuple[_Candidate, ...]:
+    return _ALL if f.cut and f.path else _WHOLE  # where nothing waits, pieces have nothing to gain
+
+
 @dataclass(slots=True)
 class Chooser:
     costs: Costs
     last: str = "serial"
     estimates: dict[str, float] = field(default_factory=dict)  # of the last choice
-    found: Features | None = None  # of the last batch
+    found: Features | None = None  # of the last batch that had a graph
 
     def worth_a_graph(self, f: Features) -> bool:
         """Whether a graph could win, if the batch is like the last one of its size; or if nothing in it waited for
         anything, where there was none."""
         if f.threads < 2 or f.work < LITTLE:
             return False
-        if self.found is not None and SAME * self.found.events < f.events < self.found.events / SAME:
-            was = self.found
+        was = self.found
+        if was and was.threads == f.threads and SAME * was.events < f.events < was.events / SAME:
             f = replace(f, chain=was.chain, path=was.path, strata=was.strata, rounds=was.rounds)
-        least = min(self._seconds(f, one) for one in _WHOLE)
+        least = min(self._seconds(f, one) for one in _candidates(f))
         return least < (_BETTER_THAN_SERIAL if self.last == "serial" else 1.0) * f.work
 
     def clear(self, f: Features) -> bool:
@@ -138,9 +143,8 @@ class Chooser:
         return Choice(policy("serial", 1), why)
 
     def choose(self, f: Features) -> Choice:
-        """Of all candidates the one with the least estimate; f.chain and f.path are known now."""
-        candidates = _ALL if f.cut and f.path else _WHOLE  # where nothing waits, pieces have nothing to gain
-        self.estimates = {one.name: self._seconds(f, one) for one in candidates}
+        """Of all candidates the one with the least estimate; what the graph tells is known now."""
+        self.estimates = {one.name: self._seconds(f, one) for one in _candidates(f)}
         best = min(self.estimates, key=self.estimates.__getitem__)
         kept = self.estimates.get(self.last)
         if kept is not None and self.estimates[best] > _BETTER * kept:

@@ -19,8 +19,6 @@ _FILE = "schedule-learned-{app}.json"
 # How much of a new measurement is taken over, if it is lower and if it is higher: whatever else runs, and memory that
 # is touched for the first time, can only make a batch dearer. How much at first.
 _LOWER, _HIGHER, _AT_FIRST = 0.4, 0.1, 0.8
-# If it is certain that batches have become dearer, since they took longer than they would have without a graph.
-_SURELY = 0.6
 # The same of what is one policy's own, up or down: or the one that runs would look better than the others for no more
 # than having run. Of its first batch, which touches arrays that no other needs, nothing.
 _OWN = 0.02
@@ -97,10 +95,9 @@ class Costs:
         return found
 
     def learn(
-        self, name: str, threads: int, *, events: int, entries: int, work: float, spent: dict[str, float], surely: bool
+        self, name: str, threads: int, *, events: int, entries: int, work: float, spent: dict[str, float]
     ) -> None:
-        """One batch's truth, in thread-seconds. work: of the serial loop, as it was thought to be. surely: whether it
-        is no surprise that it was dear."""
+        """One batch's truth, in thread-seconds. work: of the serial loop, as it was thought to be."""
         if name not in _FIRST or events < _SMALL:
             return
         old, building = self.of(name, threads, events), spent["construct"] / threads
@@ -112,11 +109,11 @@ class Costs:
         if work < _DEAR * entries:
             took = spent["useful"] + spent["abort"] + spent["explore"]
             more = _off(old.more, (took - work) / entries)
-        self._take_over(_where(threads, events), name, (start, entry, more), _SURELY if surely else _HIGHER)
+        self._take_over(_where(threads, events), name, (start, entry, more))
         self._at_hand.clear()
         self.learned += 1
 
-    def _take_over(self, where: str, name: str, off: Factors, higher: float) -> None:
+    def _take_over(self, where: str, name: str, off: Factors) -> None:
         """off: how far off what was thought of this policy was."""
         every, own, known = self.known.get(where), self.known.get(f"{name}:{where}"), self.known
         if every is None:
@@ -124,7 +121,7 @@ class Costs:
         elif own is None:
             known[f"{name}:{where}"] = _AS_THOUGHT
         else:
-            known[where] = _times(every, off, _LOWER, higher)
+            known[where] = _times(every, off, _LOWER, _HIGHER)
             known[f"{name}:{where}"] = _times(own, off, _OWN, _OWN)
         for other in _FIRST:
             fading = known.get(f"{other}:{where}")

@@ -153,7 +153,7 @@ def _take_ready(s: State, me: Any, hint: Any) -> Any:
         task = _pop(s) if top >= 0 else -1
         if task >= 0:
             break
-        if s.own[own + COUNT]:
+        if task == -1 and s.own[own + COUNT]:
             atomics.add(s.shared, DONE, s.own[own + COUNT])
             s.own[own + COUNT] = 0
         if atomics.load(s.shared, DONE) == s.total:
@@ -272,9 +272,9 @@ def _push(s: State, task: Any) -> None:
 
 @inlined
 def _pop(s: State) -> Any:
-    """The best task, or -1: there is none, or somebody else is at the heap, who will leave none to most that wait."""
-    if not atomics.locked(s.shared, LOCK):
-        return -1
+    """The best task; or none, or -2: somebody else is at the heap, who will leave none to most that wait."""
+    if not atomics.try_lock(s.shared, LOCK):
+        return -2
     n = s.shared[FILLED] - 1
     if n < 0:
         atomics.unlock(s.shared, LOCK)

@@ -313,7 +313,7 @@ def reaches(box: Any, me: Any, threads: Any, g: Graph, p: Pieces, tails: Any, re
 
 
 @kernel
-def shape(g: Graph, events: Any, threads: Any) -> Any:
+def outline(g: Graph, events: Any, threads: Any) -> Any:
     """Of so many whole events, the first ones: the longest path; the strata; and how long threads take that go through
     them stratum by stratum. An event counts by how many records it reaches; 1.0 is the average event."""
     g = borrowed(g)

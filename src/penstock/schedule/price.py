@@ -11,8 +11,8 @@ _TELLING, _TELLS = 512, 0.5e-3
 # How much longer an access takes on the versions that a graph's threads keep, in seconds: how fast that follows what is
 # seen when a batch runs by a graph behind one that did not, and its bounds. More, for events that abort.
 _FOLLOW, _LEAST, _MOST, _UNDONE = 0.3, -50e-9, 150e-9, 40e-9
-# The first events of a batch find nothing in the caches, and cost more than the others: they only tell that all are far
-# from what is known.
+# The first events of a batch find nothing in the caches, and cost more than the others: that they cost more than is
+# known they tell only if it is much more.
 _FAR = 2.5
 # Batches say the same of themselves to within this ratio.
 SAME = 0.85
@@ -25,7 +25,7 @@ class Price:
         self.one: float | None = None  # seconds of one event, in the serial loop
         self._before: float | None = None  # the same, as the last batch told it
         self._by = 0  # events of the batch that told it
-        self._versions = 0.0  # seconds that an access takes longer by a graph
+        self._versions: float | None = None  # seconds that an access takes longer by a graph
         self._said = "", 0.0  # the policy of the last batch that was looked at, and what that said of an event
         self.odd = _ODD  # batches in a row that said something else
         self.since = 0  # batches since one was looked at
@@ -43,15 +43,15 @@ class Price:
 
     def ran_by_graph(self, policy: str, one: float, accesses: float, abort_ratio: float) -> None:
         """One event took so long on versions, and reached so many records."""
-        undoing = _UNDONE * abort_ratio
+        undoing, known = _UNDONE * abort_ratio, self._versions
         if self._said[0] == "serial" and self._before is not None and accesses:
-            seen = (one - self._before) / accesses - undoing
-            self._versions += _FOLLOW * (min(max(seen, _LEAST), _MOST) - self._versions)
-        self._told(max(one - accesses * (self._versions + undoing), one / 2))
+            seen = min(max((one - self._before) / accesses - undoing, _LEAST), _MOST)
+            self._versions = seen if known is None else known + _FOLLOW * (seen - known)
+        self._told(max(one - accesses * ((self._versions or 0.0) + undoing), one / 2))
         self.said(policy, one)
 
     def sampled(self, one: float) -> None:
-        if self.one is None or not self.one / _FAR < one < self.one * _FAR:
+        if self.one is None or not SAME * self.one < one < _FAR * self.one:
             self.one, self._before = one, None
         self.since = 0
 

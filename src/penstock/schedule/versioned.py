@@ -33,7 +33,7 @@ from penstock.schedule.choose import Features
 from penstock.schedule.cuts import Cuts
 from penstock.schedule.explain import explain
 from penstock.schedule.generated import Generated
-from penstock.schedule.graph import COMMITTED, Graph, Memory, Pieces, affected, begins, empty, link, shape
+from penstock.schedule.graph import COMMITTED, Graph, Memory, Pieces, affected, begins, empty, link, outline
 from penstock.schedule.policy import Policy
 from penstock.schedule.tasks import prepare
 from penstock.schedule.team import Team
@@ -96,13 +96,13 @@ class Versioned:
         begun = time.perf_counter()
         batch = self.begin(running, policy, 0, 0)
         graph = batch.graph()
-        shape(graph, 0, policy.threads)
+        outline(graph, 0, policy.threads)
         affected(graph, self.cuts.pieces(batch, graph), batch.all)
         batch.run(graph, begun)
 
     def accesses(self, kind: Any) -> float:
-        """Records that an event reaches, on average; lists are taken for one."""
-        some = kind[:256]
+        """Records that an event reaches, on average, by some of them; lists are taken for one."""
+        some = kind[:: max(1, kind.size // 256)]
         return float(self.sites.take(some).sum()) / max(1, some.size)
 
     def stamp(self) -> int:
@@ -121,6 +121,7 @@ class Batch:
         self.kind = running.fixed["kind"][start:stop]
         self.tables = [running.tables[t.name] for t in versioned.plan.program.tables]
         self.entries = 0
+        self.ran = 0.0  # thread-seconds of the events' own code, but for what was redone
         self._arguments: list[Any] | None = None
         self.all = self.memory.take("all", self.count, np.uint8)
         self.all[:] = 1
@@ -172,14 +173,18 @@ class Batch:
         state = prepare(self, graph, pieces, self.all)
         built = time.perf_counter()
         self.work(graph, pieces, state)
+        worked = redone = time.perf_counter()
         if cut and self.policy.on_abort == "lazy":
             self.redo(graph, pieces)
-        worked = time.perf_counter()
+            redone = time.perf_counter()
         if cut:
             self.settle(graph)
         self.install(graph)
-        building = built - begun + time.perf_counter() - worked
-        return spent(self.threads, state, worked - built) | {"construct": building * self.threads}
+        building = built - begun + time.perf_counter() - redone
+        out = spent(self.threads, state, worked - built)
+        self.ran = out["useful"] + out["abort"]
+        out["abort"] += (redone - worked) * self.threads
+        return out | {"construct": building * self.threads}
 
     def explain(self, titles: list[str], record: Callable[[Any, int], str]) -> str:
         """The graph and the schedule of these events, which do not run. record: a table and a row as text."""
@@ -201,7 +206,7 @@ class Batch:
         found = replace(known, accesses=self.entries / max(1, self.count), chain=chain)
         if chain * self.threads * 4 > self.count:
             some = max(min(self.count, FEW), self.count // SHARE)
-            path, strata, rounds = (self.count / some * k for k in shape(graph, some, self.threads))
+            path, strata, rounds = (self.count / some * k for k in outline(graph, some, self.threads))
             found = replace(found, path=path, strata=strata, rounds=rounds)
         return found
 
