@@ -45,7 +45,7 @@ _OTHERS, _HANDED = 2.0, 1e-6
 # Where a record is hot, tasks pass through the common heap, and threads wait for its lock: seconds of an access for two
 # threads, and how that grows with more; less if fewer accesses a second are to be done than would keep it busy. Pieces
 # of a transaction pass through it one by one. (Not lazy operations: who runs a hot record's makes its next one ready.)
-_HEAP, _CROWD, _BUSY, _PIECES = 25e-9, 0.6, 8e6, 1.5
+_HEAP, _CROWD, _BUSY, _PIECES = 10e-9, 0.95, 8e6, 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def _exploring(f: Features, explore: str, pieces: bool, lazy: bool, more: float)
         return shared + steps * (barrier + (step if pieces else others * step / 2))
     path = steps * step
     if explore == "dfs":
-        return max(shared + _OTHERS * others**4 * (path + steps * _HANDED), path * (1 + others**2))
+        return max(shared + _OTHERS * others**3 * (path + steps * _HANDED), path * (1 + others**2))
     if lazy:
         return max(shared, path)
     hot = min(1.0, 4 * f.chain * f.threads / f.events)
