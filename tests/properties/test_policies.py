@@ -93,12 +93,10 @@ def test_events_that_reach_no_record() -> None:
 def test_adaptive_says_why_and_is_right() -> None:
     with pair("sl") as (app, serial, db):
         db.warm()
-        chosen = set()
+        price, chosen = db._conductor.groups[0][1].price, set()
         for seed, cost in enumerate((1e-9, 1e-3, 1e-3, 1e-9)):
             events = batch(app, "sl", 1_500, seed, abort_ratio=0.2)
-            db._conductor.groups[0][
-                1
-            ].price.one = cost  # what an event is taken to cost, as if earlier batches had shown it
+            price.one = cost  # what an event is taken to cost, as if earlier batches had shown it
             same(serial, db, events, Policy.adaptive(threads=2))
             chosen.add(db.last_batch.policy)
             assert "events" in db.last_batch.why

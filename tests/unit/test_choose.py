@@ -127,15 +127,14 @@ def test_a_slow_spell_of_the_machine_speaks_against_no_policy() -> None:
     def ratio() -> float:
         return costs.of(used, 2, 10_000).more / costs.of(other, 2, 10_000).more
 
-    for name in (used, other) * 5:
+    for name in (used, other) * 20:
         spent_by(costs, name, entry=50e-9, more=60e-9)  # here they are equal
     equal = ratio()
-    assert 0.38 < equal < 1.0  # it was thought to be 0.375
-    before = costs.of(used, 2, 10_000).more
+    assert 0.4 < equal < 1.0  # it was thought to be 0.375
     for _ in range(10):
         spent_by(costs, used, entry=150e-9, more=180e-9)
-    assert costs.of(used, 2, 10_000).more > 1.5 * before
-    assert ratio() < 1.4 * equal  # by far the most of it is thought of both
+    assert costs.of(used, 2, 10_000).more > 100e-9
+    assert ratio() < 1.2 * equal  # by far the most of it is thought of both
 
 
 @pytest.mark.parametrize(("cost_us", "again"), [(0.25, [9]), (3.0, [])], ids=["near", "clear"])
@@ -320,8 +319,8 @@ def test_graphs_that_lose_are_left_and_tried_again(monkeypatch: pytest.MonkeyPat
     knobs = StreamingLedger(cost_us=1.0, batch=4_096, keys=50_000, theta=0.0, abort_ratio=0.0)
     slow, run = True, Batch.run
 
-    def waiting(batch: Batch, graph: Any, begun: float) -> dict[str, float]:
-        spent = run(batch, graph, begun)
+    def waiting(batch: Batch, graph: Any) -> dict[str, float]:
+        spent = run(batch, graph)
         if slow:
             time.sleep(0.1)
             spent["sync"] += 0.2

@@ -252,9 +252,8 @@ def test_four_phases_move_one_knob_each() -> None:
     assert [s.knobs.theta for s in steps[4:8]] == pytest.approx([0, 1 / 3, 2 / 3, 1])
     assert [s.knobs.transfer_ratio for s in steps[8:12]] == pytest.approx([0, 1 / 3, 2 / 3, 1])
     assert [s.knobs.abort_ratio for s in steps[12:]] == pytest.approx([0, 0.3, 0.6, 0.9])
-    assert (
-        {s.knobs.theta for s in steps[8:]} == {s.knobs.transfer_ratio for s in steps[12:]} == {1.0}
-    )  # what moved stays
+    # What has moved stays where it is.
+    assert {s.knobs.theta for s in steps[8:]} == {s.knobs.transfer_ratio for s in steps[12:]} == {1.0}
     assert not any(s.knobs.abort_ratio for s in steps[:12])
     assert not any(s.knobs.transfer_ratio for s in steps[:8])
     app = base.app()

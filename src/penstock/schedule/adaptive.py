@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,6 @@ class Adaptive:
         self.chooser = Chooser(costs)
         self.price = Price()
         self.abort_ratio = 0.0
-        self._accesses = 0.0  # records that an event of the last graph reached, on average
         self._lists = 1.0  # records that an event reaches, for each that is known without looking into its lists
         self._last = Conducted(Policy.serial(), "")
         # The last batch that was looked at: its size, its threads, and whether those that are like it may run as it.
@@ -108,9 +106,8 @@ class Adaptive:
         if policy.scheme == "serial":
             self._dear += not self._worth
             return self._serially(running, 0, Choice(policy, why))
-        begun = time.perf_counter()
         batch = self.compiled.versioned.begin(running, policy, 0, running.count)
-        spent = batch.run(batch.graph(), begun)
+        spent = batch.run(batch.graph())
         self._hear(batch)
         return Conducted(policy, why, spent)
 
@@ -195,20 +192,18 @@ class Adaptive:
             return self._plainly(running, missing, done)
         if small:
             self._settle()
-        begun = time.perf_counter()
         any_graph = policy("bfs/transaction/eager", features.threads)
         batch = self.compiled.versioned.begin(running, any_graph, done, running.count)
         graph = batch.graph()
         found = batch.features(graph, features)
-        self._accesses = found.accesses
         if found.accesses and features.accesses:
             self._lists *= found.accesses / features.accesses
         choice = self.chooser.choose(found)
         if choice.policy.scheme == "serial":
             return self._serially(running, done, choice)
         batch.policy = choice.policy
-        spent = batch.run(graph, begun)
-        paid = time.perf_counter() - begun < features.work
+        spent = batch.run(graph)
+        paid = time.perf_counter() - batch.begun < features.work
         if paid:
             self._lost, self._dear, self._retry = 0, 0, _RETRY
         if features.events > _LARGER * self._largest:
@@ -216,7 +211,7 @@ class Adaptive:
         else:
             self._lost += not paid
             if self._lost or not self.price.settled() or not self.price.since % _LEARNS:
-                self._learn(choice.policy, features, batch, spent)
+                self._learn(features, batch, spent)
             if self._lost == _LOSSES:
                 self._stay, self._retry = self._retry, min(2 * self._retry, _SELDOM)
         self._hear(batch)
@@ -226,12 +221,12 @@ class Adaptive:
         one, ratio = batch.ran / batch.count, self.abort_ratio
         if batch.policy.unit != "transaction":
             one *= 1 - STOPPED * ratio  # the serial loop would have stopped where a piece aborts
-        self.price.ran_by_graph(batch.policy.name, one, self._accesses, ratio)
+        self.price.ran_by_graph(batch.policy.name, one, batch.accesses, ratio)
 
-    def _learn(self, policy: Policy, features: Features, batch: Any, spent: dict[str, float]) -> None:
+    def _learn(self, features: Features, batch: Batch, spent: dict[str, float]) -> None:
         self.chooser.costs.learn(
-            policy.name,
-            policy.threads,
+            batch.policy.name,
+            batch.policy.threads,
             events=features.events,
             entries=batch.entries,
             work=features.work,

@@ -87,14 +87,18 @@ def store(typingctx: Any, array: Any, at: Any, value: Any) -> Any:
     return types.void(array, types.intp, types.int64), codegen
 
 
+def call(builder: Any, result: Any, name: str) -> Any:
+    """Of a function of libc, or of LLVM, that takes nothing."""
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, []), name)
+    return builder.call(function, [])
+
+
 @intrinsic
 def give_way(typingctx: Any) -> Any:
     """Let another thread have this core: with more threads than cores, whoever is waited for needs it."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        function_type = ir.FunctionType(ir.IntType(32), [])
-        function = cgutils.get_or_insert_function(builder.module, function_type, "sched_yield")
-        builder.call(function, [])
+        call(builder, ir.IntType(32), "sched_yield")
         return context.get_dummy_value()
 
     return types.void(), codegen
@@ -154,9 +158,7 @@ def cycles(typingctx: Any) -> Any:
     """The processor's own clock."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        function_type = ir.FunctionType(ir.IntType(64), [])
-        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.readcyclecounter")
-        return builder.call(function, [])
+        return call(builder, ir.IntType(64), "llvm.readcyclecounter")
 
     return types.int64(), codegen
 
@@ -169,8 +171,7 @@ _RELAX = {"x86_64": "llvm.x86.sse2.pause"}.get(platform.machine())
 def _relax(typingctx: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if _RELAX is not None:
-            function_type = ir.FunctionType(ir.VoidType(), [])
-            builder.call(cgutils.get_or_insert_function(builder.module, function_type, _RELAX), [])
+            call(builder, ir.VoidType(), _RELAX)
         return context.get_dummy_value()
 
     return types.void(), codegen

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from penstock.schedule.costs import Costs
-from penstock.schedule.policy import Policy
+from penstock.schedule.policy import Policy, redone
 from penstock.schedule.price import SAME
 
 # Another policy has to promise this much of the time of the last one; a graph, of a serial run's; a serial run, of what
@@ -161,8 +161,8 @@ class Chooser:
         own = self.costs.of(one.name, f.threads, f.events)
         exploring = _exploring(f, one.explore, one.pieces, one.lazy, own.more)
         if one.lazy:
-            again = "bfs" if one.explore == "ready" else one.explore
-            exploring += min(1.0, _DRAGGED * f.abort_ratio) * _exploring(f, again, True, False, own.more)
+            again = _exploring(f, redone(one.explore), True, False, own.more)
+            exploring += min(1.0, _DRAGGED * f.abort_ratio) * again
         return own.start + f.entries * own.entry + exploring
 
     def _why(self, f: Features, best: str) -> str:

@@ -16,6 +16,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from penstock.schedule.atomics import call
 from penstock.state.jit import inlined
 
 _LINUX = sys.platform == "linux"
@@ -26,9 +27,7 @@ _WORDS = 16
 @intrinsic
 def _core(typingctx: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        number = ir.IntType(32)
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(number, []), "sched_getcpu")
-        return builder.sext(builder.call(function, []), ir.IntType(64))
+        return builder.sext(call(builder, ir.IntType(32), "sched_getcpu"), ir.IntType(64))
 
     return types.int64(), codegen
 
@@ -37,7 +36,7 @@ def _of_this_thread(name: str) -> Any:
     """A call of Linux that reads, or sets, the cores that this thread may use: 0 or more if it could."""
 
     @intrinsic
-    def call(typingctx: Any, cores: Any) -> Any:
+    def linux(typingctx: Any, cores: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             number, size = ir.IntType(32), ir.IntType(64)
             array = context.make_array(signature.args[0])(context, builder, args[0])
@@ -47,7 +46,7 @@ def _of_this_thread(name: str) -> Any:
 
         return types.int32(cores), codegen
 
-    return call
+    return linux
 
 
 _get, _set = _of_this_thread("sched_getaffinity"), _of_this_thread("sched_setaffinity")

@@ -116,6 +116,12 @@ class Conducted:
 _PARTS = {"explore": EXPLORE, "unit": UNITS, "on_abort": ON_ABORT}
 
 
+def redone(explore: str) -> str:
+    """How what ran ahead in vain is explored again. That is cautious: in the common heap its many small steps would be
+    in each other's way."""
+    return "bfs" if explore == "ready" else explore
+
+
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -16,6 +16,7 @@ import numpy as np
 from penstock.schedule import explore
 from penstock.schedule.chains import chains
 from penstock.schedule.graph import Graph, Pieces, by_height, by_level, depths, gates, reaches, waits
+from penstock.schedule.policy import redone
 
 if TYPE_CHECKING:
     from penstock.schedule.versioned import Batch
@@ -24,11 +25,10 @@ _EXPLORE = {"bfs": explore.BFS, "dfs": explore.DFS, "ready": explore.READY}
 
 
 def prepare(batch: Batch, graph: Graph, pieces: Pieces, active: Any) -> explore.State:
-    """active: which of the events are to run. What is redone is cautious, and by strata: in the common heap its many
-    small steps would be in each other's way."""
-    again = active is not batch.all and batch.policy.explore == "ready"
-    how = explore.BFS if again else _EXPLORE[batch.policy.explore]
-    if batch.policy.unit == "chain" and active is batch.all:
+    """active: which of the events are to run: all of them, or what is redone."""
+    again = active is not batch.all
+    how = _EXPLORE[redone(batch.policy.explore) if again else batch.policy.explore]
+    if batch.policy.unit == "chain" and not again:
         arrays = _chains(batch, graph, pieces, how)
     else:
         arrays = _tasks(batch, graph, pieces, active, how)

@@ -87,18 +87,16 @@ class Versioned:
 
     def run(self, running: Running, policy: Policy, start: int, stop: int) -> dict[str, float]:
         """Run these events; seconds of all threads together, by what they were spent on."""
-        begun = time.perf_counter()
         batch = self.begin(running, policy, start, stop)
-        return batch.run(batch.graph(), begun)
+        return batch.run(batch.graph())
 
     def warm(self, running: Running, policy: Policy) -> None:
         """Compile all that such a policy, or looking at its graph, may call: run nothing."""
-        begun = time.perf_counter()
         batch = self.begin(running, policy, 0, 0)
         graph = batch.graph()
         outline(graph, 0, policy.threads)
         affected(graph, self.cuts.pieces(batch, graph), batch.all)
-        batch.run(graph, begun)
+        batch.run(graph)
 
     def accesses(self, kind: Any) -> float:
         """Records that an event reaches, on average, by some of them; lists are taken for one."""
@@ -115,6 +113,7 @@ class Batch:
     """The steps of one batch, and the arguments that they share."""
 
     def __init__(self, versioned: Versioned, running: Running, policy: Policy, start: int, stop: int) -> None:
+        self.begun = time.perf_counter()
         self.versioned, self.running, self.policy = versioned, running, policy
         self.memory, self.team, self.threads = versioned.memory, versioned.team, policy.threads
         self.start, self.stop, self.count = start, stop, stop - start
@@ -125,6 +124,11 @@ class Batch:
         self._arguments: list[Any] | None = None
         self.all = self.memory.take("all", self.count, np.uint8)
         self.all[:] = 1
+
+    @property
+    def accesses(self) -> float:
+        """Records that an event reaches, on average; known when they are found."""
+        return self.entries / max(1, self.count)
 
     def given(self, wanted: tuple[Argument, ...]) -> dict[str, Any]:
         """What does not change while these events run; what lies by event, from the first of them on."""
@@ -166,8 +170,8 @@ class Batch:
         self.missing = np.zeros(max(1, len(self.tables)), np.int64)
         self._arguments = None
 
-    def run(self, graph: Graph, begun: float) -> dict[str, float]:
-        """Explore a graph and put what came of it into the tables; thread-seconds, counted from `begun`."""
+    def run(self, graph: Graph) -> dict[str, float]:
+        """Explore a graph and put what came of it into the tables; thread-seconds, from when the batch began."""
         cut = self.policy.unit != "transaction"
         pieces = self.versioned.cuts.pieces(self, graph)
         state = prepare(self, graph, pieces, self.all)
@@ -180,7 +184,7 @@ class Batch:
         if cut:
             self.settle(graph)
         self.install(graph)
-        building = built - begun + time.perf_counter() - redone
+        building = built - self.begun + time.perf_counter() - redone
         out = spent(self.threads, state, worked - built)
         self.ran = out["useful"] + out["abort"]
         out["abort"] += (redone - worked) * self.threads
@@ -203,7 +207,7 @@ class Batch:
     def features(self, graph: Graph, known: Features) -> Features:
         """What the graph tells: the hottest record and, where it may matter, paths and strata."""
         chain = int(graph.rank.max(initial=-1)) + 1
-        found = replace(known, accesses=self.entries / max(1, self.count), chain=chain)
+        found = replace(known, accesses=self.accesses, chain=chain)
         if chain * self.threads * 4 > self.count:
             some = max(min(self.count, FEW), self.count // SHARE)
             path, strata, rounds = (self.count / some * k for k in outline(graph, some, self.threads))
