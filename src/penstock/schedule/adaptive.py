@@ -16,7 +16,7 @@ from penstock.schedule.choose import LITTLE, STOPPED, Choice, Chooser, Features,
 from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
 from penstock.schedule.policy import Conducted, Policy
-from penstock.schedule.price import SAME, Price
+from penstock.schedule.price import SAME, TRUST, Price
 from penstock.schedule.versioned import Batch
 
 # The first events of a batch, run serially, tell what one costs: few if they are dear; in a small batch, none. A sample
@@ -30,6 +30,9 @@ _FOLLOW = 0.5
 _RETRY, _SELDOM, _LOSSES = 4, 64, 3
 # While batches are alike, one in so many is learned from.
 _LEARNS = 3
+# A large batch behind one that ran as those before it is not looked at; unless, in that one, more aborted than lately or
+# fewer, by this share of all.
+_ONE, _MOVED = 1, 0.02
 # A graph that much larger than any before lies in memory that is touched for the first time: it says nothing of others.
 _LARGER = 1.2
 
@@ -44,8 +47,8 @@ class Adaptive:
         self.abort_ratio = 0.0
         self._lists = 1.0  # records that an event reaches, for each that is known without looking into its lists
         self._last = Conducted(Policy.serial(), "")
-        # The last batch that was looked at: its size, its threads, and whether those that are like it may run as it.
-        self._events, self._threads, self._settled = 0, 0, False
+        # The last batch that was looked at: its size, its threads, and how many of those like it may yet run as it did.
+        self._events, self._threads, self._alike = 0, 0, 0
         self._little_one = 0, 0.0, self._last  # events, their cost, and what was said of them
         self._worth = 0  # batches in a row that seemed worth a graph
         self._dear, self._retry = 0, _RETRY  # batches for which it seemed too dear, and after how many it is tried
@@ -58,10 +61,10 @@ class Adaptive:
         if cost is not None and 2 * cost * running.count < LITTLE:
             return self._little(running, cost)
         self._last = self._run(running, threads)
-        if self.price.odd and not self.price.since:
-            self._settled = False  # it was looked at as what came before, and is not like that
-        seen = float(np.count_nonzero(running.result.code)) / running.count
-        self.abort_ratio += _FOLLOW * (seen - self.abort_ratio)
+        moved = float(np.count_nonzero(running.result.code)) / running.count - self.abort_ratio
+        self.abort_ratio += _FOLLOW * moved
+        if abs(moved) > _MOVED or (self.price.odd and not self.price.since):
+            self._alike = 0  # it was looked at as what came before, and is not like that
         return self._last
 
     def _run(self, running: Running, threads: int) -> Conducted:
@@ -72,8 +75,9 @@ class Adaptive:
             return self._plainly(running, "the first batch shows what an event costs")
         self.price.since += 1
         if self._like_the_last(running, threads):
+            self._alike -= 1
             return self._again(running)
-        self._events, self._threads, self._settled = running.count, threads, False
+        self._events, self._threads, self._alike = running.count, threads, 0
         if self._stay:
             self._stay -= 1
             return self._plainly(running, "by a graph, the last ones took longer than they would have without")
@@ -95,11 +99,11 @@ class Adaptive:
     def _settle(self) -> None:
         """Those that are like this one run as it does, for a while: looking takes a tenth of a small or cheap batch.
         Not if it is itself the first of a new kind, whose cost is not known yet."""
-        self._settled, self.price.since = not self.price.odd, 0
+        self._alike, self.price.since = 0 if self.price.odd else TRUST, 0
 
     def _like_the_last(self, running: Running, threads: int) -> bool:
         alike = threads == self._threads and SAME * self._events < running.count < self._events / SAME
-        return self._settled and alike and self.price.settled()
+        return self._alike > 0 and alike and self.price.settled()
 
     def _again(self, running: Running) -> Conducted:
         policy, why = self._last.policy, self._last.why
@@ -116,7 +120,7 @@ class Adaptive:
     def _little(self, running: Running, cost: float) -> Conducted:
         """The short way of a batch that no graph could be worth: one that takes 0.1 ms feels every line of Python."""
         self._loop(running, 0)
-        self._worth, self._settled = 0, False
+        self._worth, self._alike = 0, 0
         events, known, told = self._little_one
         if events != running.count or not SAME * known < cost < known / SAME:
             told = Conducted(policy("serial", 1), too_little(running.count, cost))
@@ -131,9 +135,15 @@ class Adaptive:
         self._worth = 0
         self._dear += 1
         if self._dear >= self._retry and Chooser(Costs()).worth_a_graph(features):
-            self._dear, self._retry, self._settled = 0, min(2 * self._retry, _SELDOM), False
+            self._later()
+            self._dear, self._alike = 0, 0
             self.chooser.forget(features)
         return self._plainly(running, too_little(features.events, features.cost), done)
+
+    def _later(self) -> int:
+        """After how many batches a graph is to be tried; the next time, after twice as many."""
+        wait, self._retry = self._retry, min(2 * self._retry, _SELDOM)
+        return wait
 
     def _serially(self, running: Running, done: int, choice: Choice) -> Conducted:
         self._loop(running, done)
@@ -198,6 +208,7 @@ class Adaptive:
         found = batch.features(graph, features)
         if found.accesses and features.accesses:
             self._lists *= found.accesses / features.accesses
+        before = self.chooser.last
         choice = self.chooser.choose(found)
         if choice.policy.scheme == "serial":
             return self._serially(running, done, choice)
@@ -213,7 +224,9 @@ class Adaptive:
             if self._lost or not self.price.settled() or not self.price.since % _LEARNS:
                 self._learn(features, batch, spent)
             if self._lost == _LOSSES:
-                self._stay, self._retry = self._retry, min(2 * self._retry, _SELDOM)
+                self._stay = self._later()
+        if paid and not small and self.chooser.last == before and self.price.settled():
+            self._alike = _ONE
         self._hear(batch)
         return Conducted(choice.policy, choice.why, spent)
 

@@ -14,7 +14,8 @@ chain, so a hot record favours operations. Running ahead of decisions (lazy) pay
 explored cautiously. What building costs, and keeping versions, is learned from the batches themselves and kept for the
 next process (costs.py). The numbers below were fitted to runs on 2, 4 and 16 threads (docs/SCHEDULING.md).
 
-The last choice stands unless another promises to be clearly faster: two that are nearly as good do not take turns.
+The last choice stands unless another promises to be clearly faster, or the same one to be somewhat faster for a while:
+two that are nearly as good do not take turns.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from penstock.schedule.costs import Costs
+from penstock.schedule.costs import Cost, Costs
 from penstock.schedule.policy import Policy, redone
 from penstock.schedule.price import SAME
 
 # Another policy has to promise this much of the time of the last one; a graph, of a serial run's; a serial run, of what
 # is left to do when the graph is there.
 _BETTER, _BETTER_THAN_SERIAL, _BETTER_THAN_GRAPH = 0.97, 0.9, 0.95
+# Or only this much, for so many batches.
+_SOMEWHAT, _LONG = 0.99, 3
 # Below this much work no graph can be worth its building, in seconds.
 LITTLE = 0.5e-3
 # A whole transaction that aborts stops there; in pieces, the others run to their end: so much more of it.
@@ -39,9 +42,11 @@ _DRAGGED = 20.0
 _SUNK = 0.6
 # A barrier of two threads, in seconds, and how that grows with more.
 _BARRIER, _ALL_ARRIVE = 0.45e-6, 0.65
+# Where many events wait for the same record, the way to the next of them is short: so much of exploring is saved.
+_TRODDEN = {"bfs": 0.0, "dfs": 1.0, "ready": 0.5}
 # A thread that keeps to its own share waits where another has an earlier part of a chain: so many times the longest
 # path, if nearly all of it lies with others; and every step of it takes so much longer, in seconds.
-_OTHERS, _HANDED = 2.0, 1e-6
+_OTHERS, _HANDED = 2.0, 2e-6
 # Where a record is hot, tasks pass through the common heap, and threads wait for its lock: seconds of an access for two
 # threads, and how that grows with more; less if fewer accesses a second are to be done than would keep it busy. Pieces
 # of a transaction pass through it one by one. (Not lazy operations: who runs a hot record's makes its next one ready.)
@@ -115,6 +120,8 @@ class Chooser:
     last: str = "serial"
     estimates: dict[str, float] = field(default_factory=dict)  # of the last choice
     found: Features | None = None  # of the last batch that had a graph
+    _rival: str = ""  # what promised to be somewhat faster than the last choice
+    _since: int = 0  # for how many batches
 
     def worth_a_graph(self, f: Features) -> bool:
         """Whether a graph could win, if the batch is like the last one of its size; or if nothing in it waited for
@@ -146,8 +153,7 @@ class Chooser:
         """Of all candidates the one with the least estimate; what the graph tells is known now."""
         self.estimates = {one.name: self._seconds(f, one) for one in _candidates(f)}
         best = min(self.estimates, key=self.estimates.__getitem__)
-        kept = self.estimates.get(self.last)
-        if kept is not None and self.estimates[best] > _BETTER * kept:
+        if not self._takes_over(best):
             best = self.last
         # By now the graph is there: what it cost is spent either way, and a serial run would be a waste of it.
         left = self.estimates[best] - _SUNK * f.entries * self.costs.of(best, f.threads, f.events).entry
@@ -157,11 +163,21 @@ class Chooser:
         self.last, self.found = best, f
         return Choice(policy(best, f.threads), self._why(f, best))
 
+    def _takes_over(self, best: str) -> bool:
+        """Whether the best of the estimates is enough better than the last choice."""
+        kept = self.estimates.get(self.last)
+        if kept is None:
+            return True
+        promised = self.estimates[best] / kept
+        again = best == self._rival and promised < _SOMEWHAT
+        self._rival, self._since = best, self._since + 1 if again else 0
+        return promised < _BETTER or self._since >= _LONG
+
     def _seconds(self, f: Features, one: _Candidate) -> float:
         own = self.costs.of(one.name, f.threads, f.events)
-        exploring = _exploring(f, one.explore, one.pieces, one.lazy, own.more)
+        exploring = _exploring(f, one.explore, one.pieces, one.lazy, own)
         if one.lazy:
-            again = _exploring(f, redone(one.explore), True, False, own.more)
+            again = _exploring(f, redone(one.explore, f.work / f.entries, f.threads), True, False, own)
             exploring += min(1.0, _DRAGGED * f.abort_ratio) * again
         return own.start + f.entries * own.entry + exploring
 
@@ -174,9 +190,9 @@ class Chooser:
         )
 
 
-def _exploring(f: Features, explore: str, pieces: bool, lazy: bool, more: float) -> float:
-    """more: what an access costs beside the work."""
-    work = (f.pieces if pieces else f.work) + f.entries * more
+def _exploring(f: Features, explore: str, pieces: bool, lazy: bool, own: Cost) -> float:
+    trodden = 0.0 if pieces else _TRODDEN[explore] * min(1.0, 6 * f.chain * f.threads / f.events)
+    work = (f.pieces if pieces else f.work) + f.entries * (own.versions + own.exploring * (1 - trodden))
     step = work / max(1.0, f.entries if pieces else f.events)  # of a path
     steps = f.chain if lazy else max(f.chain, f.path)
     others, shared = 1 - 1 / f.threads, work / f.threads

@@ -116,10 +116,14 @@ class Conducted:
 _PARTS = {"explore": EXPLORE, "unit": UNITS, "on_abort": ON_ABORT}
 
 
-def redone(explore: str) -> str:
-    """How what ran ahead in vain is explored again. That is cautious: in the common heap its many small steps would be
-    in each other's way."""
-    return "bfs" if explore == "ready" else explore
+# An operation that takes less than this, in seconds for each thread, leaves the others to wait for the common heap.
+_QUICK = 0.4e-6
+
+
+def redone(explore: str, operation: float, threads: int) -> str:
+    """How what ran ahead in vain is explored again. That is cautious: in the common heap its many steps, if they are
+    short, would be in each other's way. operation: seconds of one."""
+    return "bfs" if explore == "ready" and operation < _QUICK * threads else explore
 
 
 def cores() -> int:

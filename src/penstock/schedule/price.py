@@ -17,7 +17,7 @@ _FAR = 2.5
 # Batches say the same of themselves to within this ratio.
 SAME = 0.85
 # While they do, so many are not looked at. One that differs was perhaps only held up.
-_TRUST, _ODD = 8, 2
+TRUST, _ODD = 8, 2
 
 
 class Price:
@@ -60,7 +60,7 @@ class Price:
 
     def settled(self) -> bool:
         """Whether batches are as the last that was looked at, so that this one need not be."""
-        return self.odd < _ODD and self.since <= _TRUST
+        return self.odd < _ODD and self.since <= TRUST
 
     def said(self, policy: str, one: float) -> None:
         """What a batch says an event cost; comparable only with the like."""

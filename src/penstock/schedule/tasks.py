@@ -16,7 +16,6 @@ import numpy as np
 from penstock.schedule import explore
 from penstock.schedule.chains import chains
 from penstock.schedule.graph import Graph, Pieces, by_height, by_level, depths, gates, reaches, waits
-from penstock.schedule.policy import redone
 
 if TYPE_CHECKING:
     from penstock.schedule.versioned import Batch
@@ -24,14 +23,21 @@ if TYPE_CHECKING:
 _EXPLORE = {"bfs": explore.BFS, "dfs": explore.DFS, "ready": explore.READY}
 
 
-def prepare(batch: Batch, graph: Graph, pieces: Pieces, active: Any) -> explore.State:
-    """active: which of the events are to run: all of them, or what is redone."""
-    again = active is not batch.all
-    how = _EXPLORE[redone(batch.policy.explore) if again else batch.policy.explore]
-    if batch.policy.unit == "chain" and not again:
-        arrays = _chains(batch, graph, pieces, how)
-    else:
-        arrays = _tasks(batch, graph, pieces, active, how)
+def prepare(batch: Batch, graph: Graph, pieces: Pieces) -> explore.State:
+    """All events, by the batch's policy."""
+    how = _EXPLORE[batch.policy.explore]
+    if batch.policy.unit == "chain":
+        return _state(batch, how, _chains(batch, graph, pieces, how))
+    return _state(batch, how, _tasks(batch, graph, pieces, batch.all, how))
+
+
+def prepare_again(batch: Batch, graph: Graph, pieces: Pieces, active: Any, by: str) -> explore.State:
+    """Some of the events, piece by piece. by: how they are explored."""
+    how = _EXPLORE[by]
+    return _state(batch, how, _tasks(batch, graph, pieces, active, how))
+
+
+def _state(batch: Batch, how: int, arrays: dict[str, Any]) -> explore.State:
     total = arrays.pop("total")
     return explore.state(batch.memory, batch.threads, how, batch.versioned.jitter, total, **arrays)
 

@@ -34,8 +34,8 @@ from penstock.schedule.cuts import Cuts
 from penstock.schedule.explain import explain
 from penstock.schedule.generated import Generated
 from penstock.schedule.graph import COMMITTED, Graph, Memory, Pieces, affected, begins, empty, link, outline
-from penstock.schedule.policy import Policy
-from penstock.schedule.tasks import prepare
+from penstock.schedule.policy import Policy, redone
+from penstock.schedule.tasks import prepare, prepare_again
 from penstock.schedule.team import Team
 from penstock.state.lanes import dtype
 from penstock.state.table import USED
@@ -174,27 +174,27 @@ class Batch:
         """Explore a graph and put what came of it into the tables; thread-seconds, from when the batch began."""
         cut = self.policy.unit != "transaction"
         pieces = self.versioned.cuts.pieces(self, graph)
-        state = prepare(self, graph, pieces, self.all)
+        state = prepare(self, graph, pieces)
         built = time.perf_counter()
         self.work(graph, pieces, state)
-        worked = redone = time.perf_counter()
+        worked = done = time.perf_counter()
+        out = spent(self.threads, state, worked - built)
+        self.ran = out["useful"] + out["abort"]
         if cut and self.policy.on_abort == "lazy":
             self.redo(graph, pieces)
-            redone = time.perf_counter()
+            done = time.perf_counter()
         if cut:
             self.settle(graph)
         self.install(graph)
-        building = built - self.begun + time.perf_counter() - redone
-        out = spent(self.threads, state, worked - built)
-        self.ran = out["useful"] + out["abort"]
-        out["abort"] += (redone - worked) * self.threads
+        building = built - self.begun + time.perf_counter() - done
+        out["abort"] += (done - worked) * self.threads
         return out | {"construct": building * self.threads}
 
     def explain(self, titles: list[str], record: Callable[[Any, int], str]) -> str:
         """The graph and the schedule of these events, which do not run. record: a table and a row as text."""
         graph = self.graph()
         pieces = self.versioned.cuts.pieces(self, graph)
-        state = prepare(self, graph, pieces, self.all)
+        state = prepare(self, graph, pieces)
 
         def named(entry: int) -> str:
             if graph.record[entry] < 0:
@@ -277,7 +277,8 @@ class Batch:
         active = self.memory.take("active", self.count, np.uint8)
         if affected(graph, pieces, active):
             careful = pieces._replace(cautious=np.ones(1, np.int64))
-            self.work(graph, careful, prepare(self, graph, careful, active))
+            by = redone(self.policy.explore, self.ran / pieces.owner.size, self.threads)
+            self.work(graph, careful, prepare_again(self, graph, careful, active, by))
 
     def settle(self, graph: Graph) -> None:
         """The reasons of events that aborted piece by piece; they return nothing."""
