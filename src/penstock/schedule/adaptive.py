@@ -30,8 +30,8 @@ _FOLLOW = 0.5
 _RETRY, _SELDOM, _LOSSES = 4, 64, 3
 # While batches are alike, one in so many is learned from.
 _LEARNS = 3
-# A large batch behind one that ran as those before it is not looked at; unless, in that one, more aborted than lately, or
-# fewer, by this share of all.
+# A large batch behind one that ran as those before it is not looked at: unless more of that one's events aborted than
+# lately, or fewer, by this share of all.
 _ONE, _MOVED = 1, 0.02
 # A graph that much larger than any before lies in memory that is touched for the first time: it says nothing of others.
 _LARGER = 1.2
