@@ -214,7 +214,9 @@ class Adaptive:
             return self._serially(running, done, choice)
         batch.policy = choice.policy
         spent = batch.run(graph)
-        paid = time.perf_counter() - batch.begun < features.work
+        took = time.perf_counter() - batch.begun
+        self._hear(batch)
+        paid = took < (self.price.last or 0.0) * features.events
         if paid:
             self._lost, self._dear, self._retry = 0, 0, _RETRY
         if features.events > _LARGER * self._largest:
@@ -227,7 +229,6 @@ class Adaptive:
                 self._stay = self._later()
         if paid and not small and self.chooser.last == before and self.price.settled():
             self._alike = _ONE
-        self._hear(batch)
         return Conducted(choice.policy, choice.why, spent)
 
     def _hear(self, batch: Batch) -> None:

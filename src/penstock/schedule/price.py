@@ -10,7 +10,7 @@ from __future__ import annotations
 _TELLING, _TELLS = 512, 0.5e-3
 # How much longer an access takes on the versions that a graph's threads keep, in seconds: how fast that follows what is
 # seen when a batch runs by a graph behind one that did not, and its bounds. More, for events that abort.
-_FOLLOW, _LEAST, _MOST, _UNDONE = 0.3, -50e-9, 150e-9, 40e-9
+_FOLLOW, _LEAST, _MOST, _UNDONE = 0.3, -10e-9, 100e-9, 50e-9
 # The first events of a batch find nothing in the caches, and cost more than the others: that they cost more than is
 # known they tell only if it is much more.
 _FAR = 2.5
@@ -23,7 +23,7 @@ TRUST, _ODD = 8, 2
 class Price:
     def __init__(self) -> None:
         self.one: float | None = None  # seconds of one event, in the serial loop
-        self._before: float | None = None  # the same, as the last batch told it
+        self.last: float | None = None  # the same, as the last batch told it
         self._by = 0  # events of the batch that told it
         self._versions: float | None = None  # seconds that an access takes longer by a graph
         self._said = "", 0.0  # the policy of the last batch that was looked at, and what that said of an event
@@ -44,19 +44,19 @@ class Price:
     def ran_by_graph(self, policy: str, one: float, accesses: float, abort_ratio: float) -> None:
         """One event took so long on versions, and reached so many records."""
         undoing, known = _UNDONE * abort_ratio, self._versions
-        if self._said[0] == "serial" and self._before is not None and accesses:
-            seen = min(max((one - self._before) / accesses - undoing, _LEAST), _MOST)
+        if self._said[0] == "serial" and self.last is not None and accesses:
+            seen = min(max((one - self.last) / accesses - undoing, _LEAST), _MOST)
             self._versions = seen if known is None else known + _FOLLOW * (seen - known)
         self._told(max(one - accesses * ((self._versions or 0.0) + undoing), one / 2))
         self.said(policy, one)
 
     def sampled(self, one: float) -> None:
         if self.one is None or not SAME * self.one < one < _FAR * self.one:
-            self.one, self._before = one, None
+            self.one, self.last = one, None
         self.since = 0
 
     def _told(self, one: float) -> None:
-        self.one, self._before = min(one, self._before or one), one
+        self.one, self.last = min(one, self.last or one), one
 
     def settled(self) -> bool:
         """Whether batches are as the last that was looked at, so that this one need not be."""
