@@ -26,8 +26,8 @@ _SAMPLES, _SAMPLED, _TIMES = (4, 16, 64, 256), 2048, 4
 _FOLLOW = 0.5
 # After so many batches for which a graph seemed too dear, what it was learned to cost is forgotten, and it is tried;
 # then after twice as many, and so on, until one has paid. As many are run without if it was not thought to be dear, but
-# so many in a row were.
-_RETRY, _SELDOM, _LOSSES = 4, 64, 3
+# so many in a row were; or until events have become dearer by so much.
+_RETRY, _SELDOM, _LOSSES, _DEARER = 4, 64, 3, 1.5
 # While batches are alike, one in so many is learned from.
 _LEARNS = 3
 # A large batch behind one that ran as those before it is not looked at: unless more of that one's events aborted than
@@ -53,7 +53,8 @@ class Adaptive:
         self._worth = 0  # batches in a row that seemed worth a graph
         self._dear, self._retry = 0, _RETRY  # batches for which it seemed too dear, and after how many it is tried
         self._lost = 0  # batches in a row that took longer by a graph than they would have without
-        self._stay = 0  # batches that are to run without
+        self._stay, self._cheap = 0, 0.0  # batches that are to run without, and what an event cost when that was said
+        self._reached = 0.0  # records that an event of the last batch reached, but for its lists
         self._largest = 0  # events of the largest graph so far
 
     def run(self, running: Running, threads: int) -> Conducted:
@@ -78,12 +79,14 @@ class Adaptive:
             self._alike -= 1
             return self._again(running)
         self._events, self._threads, self._alike = running.count, threads, 0
-        if self._stay:
-            self._stay -= 1
-            return self._plainly(running, "by a graph, the last ones took longer than they would have without")
         features = self._features(running, threads)
+        others = self._are_others(features)
+        if self._stays(others):
+            return self._plainly(running, "by a graph, the last ones took longer than they would have without")
         done, serial, settled = 0, self.chooser.last == "serial", self.price.settled()
-        if large and (serial or not settled):
+        if large and others:
+            done = self._sample(running)
+        elif large and (serial or not settled):
             if known and self.chooser.clear(features):
                 if serial:
                     self._settle()
@@ -91,8 +94,17 @@ class Adaptive:
                 self.price.since = 0
             elif not settled:
                 done = self._sample(running)
-                features = replace(features, events=running.count - done, cost=self.price.one or 0.0)
+        if done:
+            features = replace(features, events=running.count - done, cost=self.price.one or 0.0)
         return self._rest(running, features, done)
+
+    def _are_others(self, features: Features) -> bool:
+        """Whether transactions are no longer those of the last batch, so that it says nothing of this one."""
+        before, self._reached = self._reached, features.accesses / self._lists
+        others = not SAME * before <= self._reached <= before / SAME
+        if others and features.events >= _SAMPLED:
+            self.chooser.found, self.price.one, self.price.last = None, None, None
+        return others
 
     # -- as the last one --------------------------------------------------------------------
 
@@ -144,6 +156,13 @@ class Adaptive:
         """After how many batches a graph is to be tried; the next time, after twice as many."""
         wait, self._retry = self._retry, min(2 * self._retry, _SELDOM)
         return wait
+
+    def _stays(self, others: bool) -> bool:
+        """Whether graphs have lost, and are left for a while: not if transactions are others now, or dearer."""
+        if others or (self._stay and (self.price.last or 0.0) > _DEARER * self._cheap):
+            self._stay = 0
+        self._stay = max(0, self._stay - 1)
+        return self._stay > 0
 
     def _serially(self, running: Running, done: int, choice: Choice) -> Conducted:
         self._loop(running, done)
@@ -226,7 +245,7 @@ class Adaptive:
             if self._lost or not self.price.settled() or not self.price.since % _LEARNS:
                 self._learn(features, batch, spent)
             if self._lost == _LOSSES:
-                self._stay = self._later()
+                self._stay, self._cheap = 1 + self._later(), self.price.one or 0.0
         if paid and not small and self.chooser.last == before and self.price.settled():
             self._alike = _ONE
         return Conducted(choice.policy, choice.why, spent)
