@@ -41,6 +41,8 @@ def regret(threads: int, *, quick: bool = False, only: str = "") -> dict[str, An
     for base in [StreamingLedger(batch=200, keys=500, cost_us=0.3)] if quick else changing():
         report["dynamic"].append(dynamic(base, policies, each=2 if quick else EACH, times=1 if quick else TIMES))
         _print_dynamic(report["dynamic"][-1])
+    report["together"] = together(report["dynamic"])
+    _print_together(report["together"])
     report["seconds"] = round(time.perf_counter() - begun, 1)
     print(f"\n{report['command']}: {report['seconds']:.0f} s")
     return report
@@ -168,6 +170,21 @@ def dynamic(base: StreamingLedger, policies: list[Policy], each: int, times: int
         "adaptive_to_best": totals["adaptive"]["sum"] / fixed[best],
         "beats_every_fixed": totals["adaptive"]["sum"] < fixed[best],
     }
+
+
+def together(forms: list[dict[str, Any]]) -> dict[str, float]:
+    """Fixed policy -> adaptive's time over its time, at all costs of an operation alike: the geometric mean."""
+    return {
+        name: statistics.geometric_mean(d["totals"]["adaptive"]["sum"] / d["totals"][name]["sum"] for d in forms)
+        for name in forms[0]["totals"]
+        if name != "adaptive"
+    }
+
+
+def _print_together(ratios: dict[str, float]) -> None:
+    print("\nadaptive's time over that of each fixed policy, all of these together (geometric mean):")
+    for name, ratio in sorted(ratios.items(), key=lambda item: -item[1]):
+        print(f"  {name:24} {ratio:6.3f}")
 
 
 def _print_dynamic(d: dict[str, Any]) -> None:

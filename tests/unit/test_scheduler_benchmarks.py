@@ -75,6 +75,8 @@ def test_regret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for total in dynamic["totals"].values():
         assert total["sum"] == pytest.approx(sum(total[phase.name] for phase in PHASES))
     assert len(dynamic["chose"]) == len(dynamic["steps"]) == 2 * len(PHASES)
+    assert set(report["together"]) == set(FEW)
+    assert max(report["together"].values()) == pytest.approx(dynamic["adaptive_to_best"])  # there is but one form here
 
 
 def test_scaling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,8 @@ _SAMPLES, _SAMPLED, _TIMES = (4, 16, 64, 256), 2048, 4
 _FOLLOW = 0.5
 # After so many batches for which a graph seemed too dear, what it was learned to cost is forgotten, and it is tried;
 # then after twice as many, and so on, until one has paid. As many are run without if it was not thought to be dear, but
-# so many in a row were; or until events have become dearer by so much.
-_RETRY, _SELDOM, _LOSSES, _DEARER = 4, 64, 3, 1.5
+# so many in a row were; or until events cost so many times as much.
+_RETRY, _SELDOM, _LOSSES, _DEARER = 4, 64, 3, 3.0
 # While batches are alike, one in so many is learned from.
 _LEARNS = 3
 # A large batch behind one that ran as those before it is not looked at: unless more of that one's events aborted than
@@ -64,7 +64,8 @@ class Adaptive:
         self._last = self._run(running, threads)
         moved = float(np.count_nonzero(running.result.code)) / running.count - self.abort_ratio
         self.abort_ratio += _FOLLOW * moved
-        if abs(moved) > _MOVED or (self.price.odd and not self.price.since):
+        self.price.steady = abs(moved) < _MOVED
+        if not self.price.steady or (self.price.odd and not self.price.since):
             self._alike = 0  # it was looked at as what came before, and is not like that
         return self._last
 
@@ -159,7 +160,7 @@ class Adaptive:
 
     def _stays(self, others: bool) -> bool:
         """Whether graphs have lost, and are left for a while: not if transactions are others now, or dearer."""
-        if others or (self._stay and (self.price.last or 0.0) > _DEARER * self._cheap):
+        if others or (self.price.one or 0.0) > _DEARER * self._cheap:
             self._stay = 0
         self._stay = max(0, self._stay - 1)
         return self._stay > 0
@@ -235,7 +236,7 @@ class Adaptive:
         spent = batch.run(graph)
         took = time.perf_counter() - batch.begun
         self._hear(batch)
-        paid = took < (self.price.last or 0.0) * features.events
+        paid = took < (self.price.one or 0.0) * features.events
         if paid:
             self._lost, self._dear, self._retry = 0, 0, _RETRY
         if features.events > _LARGER * self._largest:

@@ -9,8 +9,9 @@ from __future__ import annotations
 # A batch tells what an event costs, and not only what it costs at most, if calling the kernel is but a little of it.
 _TELLING, _TELLS = 512, 0.5e-3
 # How much longer an access takes on the versions that a graph's threads keep, in seconds: how fast that follows what is
-# seen when a batch runs by a graph behind one that did not, and its bounds. More, for events that abort.
-_FOLLOW, _LEAST, _MOST, _UNDONE = 0.3, -10e-9, 100e-9, 50e-9
+# seen when a batch runs by a graph behind one that did not, if aborts are as frequent as before, and its bounds. More,
+# for events that abort.
+_FOLLOW, _LEAST, _MOST, _UNDONE = 0.3, -50e-9, 150e-9, 50e-9
 # The first events of a batch find nothing in the caches, and cost more than the others: that they cost more than is
 # known they tell only if it is much more.
 _FAR = 2.5
@@ -26,6 +27,7 @@ class Price:
         self.last: float | None = None  # the same, as the last batch told it
         self._by = 0  # events of the batch that told it
         self._versions: float | None = None  # seconds that an access takes longer by a graph
+        self.steady = True  # whether the last batch aborted as often as those before it
         self._said = "", 0.0  # the policy of the last batch that was looked at, and what that said of an event
         self.odd = _ODD  # batches in a row that said something else
         self.since = 0  # batches since one was looked at
@@ -44,7 +46,7 @@ class Price:
     def ran_by_graph(self, policy: str, one: float, accesses: float, abort_ratio: float) -> None:
         """One event took so long on versions, and reached so many records."""
         undoing, known = _UNDONE * abort_ratio, self._versions
-        if self._said[0] == "serial" and self.last is not None and accesses:
+        if self._said[0] == "serial" and self.steady and self.last is not None and accesses:
             seen = min(max((one - self.last) / accesses - undoing, _LEAST), _MOST)
             self._versions = seen if known is None else known + _FOLLOW * (seen - known)
         self._told(max(one - accesses * ((self._versions or 0.0) + undoing), one / 2))
