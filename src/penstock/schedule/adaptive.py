@@ -16,7 +16,8 @@ from penstock.schedule.choose import LITTLE, STOPPED, Choice, Chooser, Features,
 from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
 from penstock.schedule.policy import Conducted, Policy
-from penstock.schedule.price import SAME, TRUST, Price
+from penstock.schedule.price import SAME, Price
+from penstock.schedule.retry import Retry
 from penstock.schedule.versioned import Batch
 
 # The first events of a batch, run serially, tell what one costs: few if they are dear; in a small batch, none. A sample
@@ -24,12 +25,9 @@ from penstock.schedule.versioned import Batch
 _SAMPLES, _SAMPLED, _TIMES = (4, 16, 64, 256), 2048, 4
 # How fast the ratio of aborts that is remembered follows the one that is seen.
 _FOLLOW = 0.5
-# After so many batches for which a graph seemed too dear, what it was learned to cost is forgotten, and it is tried;
-# then after twice as many, and so on, until one has paid. As many are run without if it was not thought to be dear, but
-# so many in a row were; or until events cost so many times as much.
-_RETRY, _SELDOM, _LOSSES, _DEARER = 4, 64, 3, 3.0
-# While batches are alike, one in so many is learned from.
-_LEARNS = 3
+# While batches are alike, so many are not looked at if looking would take much of their time; of those that are, one in
+# so many is learned from.
+_TRUST, _LEARNS = 8, 3
 # A large batch behind one that ran as those before it is not looked at: unless more of that one's events aborted than
 # lately, or fewer, by this share of all.
 _ONE, _MOVED = 1, 0.02
@@ -43,17 +41,15 @@ class Adaptive:
     def __init__(self, kernel: Kernel, compiled: Compiled, costs: Costs) -> None:
         self.kernel, self.compiled = kernel, compiled
         self.chooser = Chooser(costs)
-        self.price = Price()
+        self.price, self.retry = Price(), Retry()
         self.abort_ratio = 0.0
         self._lists = 1.0  # records that an event reaches, for each that is known without looking into its lists
         self._last = Conducted(Policy.serial(), "")
-        # The last batch that was looked at: its size, its threads, and how many of those like it may yet run as it did.
+        self._looked = 0  # batches that were looked at
+        # The last of them: its size, its threads, and how many of those like it may yet run as it did.
         self._events, self._threads, self._alike = 0, 0, 0
         self._little_one = 0, 0.0, self._last  # events, their cost, and what was said of them
         self._worth = 0  # batches in a row that seemed worth a graph
-        self._dear, self._retry = 0, _RETRY  # batches for which it seemed too dear, and after how many it is tried
-        self._lost = 0  # batches in a row that took longer by a graph than they would have without
-        self._stay, self._cheap = 0, 0.0  # batches that are to run without, and what an event cost when that was said
         self._reached = 0.0  # records that an event of the last batch reached, but for its lists
         self._largest = 0  # events of the largest graph so far
 
@@ -65,7 +61,7 @@ class Adaptive:
         moved = float(np.count_nonzero(running.result.code)) / running.count - self.abort_ratio
         self.abort_ratio += _FOLLOW * moved
         self.price.steady = abs(moved) < _MOVED
-        if not self.price.steady or (self.price.odd and not self.price.since):
+        if not self.price.steady or (self.price.odd and self.price.looked):
             self._alike = 0  # it was looked at as what came before, and is not like that
         return self._last
 
@@ -75,29 +71,23 @@ class Adaptive:
         large, known = running.count >= _SAMPLED, self.price.one is not None
         if not known and not large:
             return self._plainly(running, "the first batch shows what an event costs")
-        self.price.since += 1
-        if self._like_the_last(running, threads):
+        self.price.looked = not self._like_the_last(running, threads)
+        if not self.price.looked:
             self._alike -= 1
             return self._again(running)
+        self._looked += 1
         self._events, self._threads, self._alike = running.count, threads, 0
         features = self._features(running, threads)
         others = self._are_others(features)
-        if self._stays(others):
+        if self.retry.left(others, self.price.one or 0.0):
             return self._plainly(running, "by a graph, the last ones took longer than they would have without")
-        done, serial, settled = 0, self.chooser.last == "serial", self.price.settled()
         if large and others:
             done = self._sample(running)
-        elif large and (serial or not settled):
-            if known and self.chooser.clear(features):
-                if serial:
-                    self._settle()
-                    return self._too_dear(running, features, 0)
-                self.price.since = 0
-            elif not settled:
-                done = self._sample(running)
-        if done:
-            features = replace(features, events=running.count - done, cost=self.price.one or 0.0)
-        return self._rest(running, features, done)
+            return self._rest(running, replace(features, events=running.count - done, cost=self.price.one or 0.0), done)
+        if large and self.chooser.hopeless(features):
+            self._settle()
+            return self._too_dear(running, features, 0)
+        return self._rest(running, features, 0)
 
     def _are_others(self, features: Features) -> bool:
         """Whether transactions are no longer those of the last batch, so that it says nothing of this one."""
@@ -112,7 +102,7 @@ class Adaptive:
     def _settle(self) -> None:
         """Those that are like this one run as it does, for a while: looking takes a tenth of a small or cheap batch.
         Not if it is itself the first of a new kind, whose cost is not known yet."""
-        self._alike, self.price.since = 0 if self.price.odd else TRUST, 0
+        self._alike = 0 if self.price.odd else _TRUST
 
     def _like_the_last(self, running: Running, threads: int) -> bool:
         alike = threads == self._threads and SAME * self._events < running.count < self._events / SAME
@@ -121,7 +111,8 @@ class Adaptive:
     def _again(self, running: Running) -> Conducted:
         policy, why = self._last.policy, self._last.why
         if policy.scheme == "serial":
-            self._dear += not self._worth
+            if not self._worth:
+                self.retry.seems_dear()
             return self._serially(running, 0, Choice(policy, why))
         batch = self.compiled.versioned.begin(running, policy, 0, running.count)
         spent = batch.run(batch.graph())
@@ -146,31 +137,20 @@ class Adaptive:
 
     def _too_dear(self, running: Running, features: Features, done: int) -> Conducted:
         self._worth = 0
-        self._dear += 1
-        if self._dear >= self._retry and Chooser(Costs()).worth_a_graph(features):
-            self._later()
-            self._dear, self._alike = 0, 0
+        ran = self._plainly(running, too_little(features.events, features.cost), done)
+        self.retry.seems_dear()
+        if self.retry.due and Chooser(Costs(), last="").worth_a_graph(features):
+            self.retry.tries()
+            self._alike = 0
             self.chooser.forget(features)
-        return self._plainly(running, too_little(features.events, features.cost), done)
-
-    def _later(self) -> int:
-        """After how many batches a graph is to be tried; the next time, after twice as many."""
-        wait, self._retry = self._retry, min(2 * self._retry, _SELDOM)
-        return wait
-
-    def _stays(self, others: bool) -> bool:
-        """Whether graphs have lost, and are left for a while: not if transactions are others now, or dearer."""
-        if others or (self.price.one or 0.0) > _DEARER * self._cheap:
-            self._stay = 0
-        self._stay = max(0, self._stay - 1)
-        return self._stay > 0
+        return ran
 
     def _serially(self, running: Running, done: int, choice: Choice) -> Conducted:
         self._loop(running, done)
         return Conducted(choice.policy, choice.why)
 
     def _loop(self, running: Running, done: int) -> None:
-        self._lost = 0
+        self.retry.ran_without()
         begun = time.perf_counter()
         self.kernel.run(running, done)
         self.price.ran(time.perf_counter() - begun, running.count - done)
@@ -236,18 +216,18 @@ class Adaptive:
         spent = batch.run(graph)
         took = time.perf_counter() - batch.begun
         self._hear(batch)
-        paid = took < (self.price.one or 0.0) * features.events
+        cost, settled = self.price.one or 0.0, self.price.settled()
+        paid = took < cost * features.events
         if paid:
-            self._lost, self._dear, self._retry = 0, 0, _RETRY
+            self.retry.paid()
         if features.events > _LARGER * self._largest:
             self._largest = features.events
         else:
-            self._lost += not paid
-            if self._lost or not self.price.settled() or not self.price.since % _LEARNS:
+            if not paid:
+                self.retry.has_lost(cost)
+            if not paid or not settled or not self._looked % _LEARNS:
                 self._learn(features, batch, spent)
-            if self._lost == _LOSSES:
-                self._stay, self._cheap = 1 + self._later(), self.price.one or 0.0
-        if paid and not small and self.chooser.last == before and self.price.settled():
+        if paid and settled and not small and self.chooser.last == before:
             self._alike = _ONE
         return Conducted(choice.policy, choice.why, spent)
 

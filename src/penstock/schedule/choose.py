@@ -134,16 +134,15 @@ class Chooser:
         least = min(self._seconds(f, one) for one in _candidates(f))
         return least < (_BETTER_THAN_SERIAL if self.last == "serial" else 1.0) * f.work
 
-    def clear(self, f: Features) -> bool:
-        """Whether it would be run as the last one, by a graph or not, if events cost half or twice as much."""
-        if self.last == "serial":
-            return not self.worth_a_graph(replace(f, cost=2 * f.cost))
-        return self.worth_a_graph(replace(f, cost=f.cost / 2))
+    def hopeless(self, f: Features) -> bool:
+        """Whether it would be run serially, as the last one was, even if events cost twice as much."""
+        return self.last == "serial" and not self.worth_a_graph(replace(f, cost=2 * f.cost))
 
     def forget(self, f: Features) -> None:
-        """What was learned of such batches: perhaps only something else that ran made them dear."""
+        """What was learned of such batches: perhaps only something else that ran made them dear. The next one need only
+        promise to be no slower by a graph."""
         self.costs.forget(f.threads, f.events)
-        self.found = None
+        self.last, self.found = "", None
 
     def serial(self, why: str) -> Choice:
         self.last = "serial"

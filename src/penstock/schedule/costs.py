@@ -43,7 +43,7 @@ class Cost:
     """In seconds."""
 
     exploring: float  # for an access, on one thread
-    versions: float = 30e-9  # of keeping them, likewise
+    versions: float = 20e-9  # of keeping them, likewise
     entry: float = 40e-9  # of building, for an access, by the wall clock
     start: float = 0.25e-3  # of a batch
 

@@ -12,13 +12,8 @@ _TELLING, _TELLS = 512, 0.5e-3
 # seen when a batch runs by a graph behind one that did not, if aborts are as frequent as before, and its bounds. More,
 # for events that abort.
 _FOLLOW, _LEAST, _MOST, _UNDONE = 0.3, -50e-9, 150e-9, 50e-9
-# The first events of a batch find nothing in the caches, and cost more than the others: that they cost more than is
-# known they tell only if it is much more.
-_FAR = 2.5
-# Batches say the same of themselves to within this ratio.
-SAME = 0.85
-# While they do, so many are not looked at. One that differs was perhaps only held up.
-TRUST, _ODD = 8, 2
+# Batches say the same of themselves to within this ratio. One that differs was perhaps only held up.
+SAME, _ODD = 0.85, 2
 
 
 class Price:
@@ -30,7 +25,7 @@ class Price:
         self.steady = True  # whether the last batch aborted as often as those before it
         self._said = "", 0.0  # the policy of the last batch that was looked at, and what that said of an event
         self.odd = _ODD  # batches in a row that said something else
-        self.since = 0  # batches since one was looked at
+        self.looked = True  # whether the batch that runs was looked at
 
     def ran(self, took: float, events: int) -> None:
         """The serial loop ran so many events."""
@@ -53,21 +48,20 @@ class Price:
         self.said(policy, one)
 
     def sampled(self, one: float) -> None:
-        if self.one is None or not SAME * self.one < one < _FAR * self.one:
-            self.one, self.last = one, None
-        self.since = 0
+        """The first events of a batch took so long, of which nothing else is known."""
+        self.one, self.last = one, None
 
     def _told(self, one: float) -> None:
         self.one, self.last = min(one, self.last or one), one
 
     def settled(self) -> bool:
         """Whether batches are as the last that was looked at, so that this one need not be."""
-        return self.odd < _ODD and self.since <= TRUST
+        return self.odd < _ODD
 
     def said(self, policy: str, one: float) -> None:
         """What a batch says an event cost; comparable only with the like."""
         before, said = self._said
         same = before == policy and SAME * said < one < said / SAME
         self.odd = 0 if same else self.odd + 1
-        if self.odd >= _ODD or before != policy or self.since == 0:
+        if self.odd >= _ODD or before != policy or self.looked:
             self._said = policy, one

@@ -1,0 +1,57 @@
+"""When graphs are left for a while, and when one is tried again.
+
+too dear   it seemed so for some batches: perhaps only by what was learned, so that is forgotten, and one is tried
+lost       it did not seem so, but some in a row took longer than they would have without: the next ones run without
+
+How many these are begins with a few and doubles every time, until a graph has paid.
+"""
+
+from __future__ import annotations
+
+_FIRST, _SELDOM = 4, 64
+# So many in a row have to lose; and those that follow are not left if events cost so many times as much by then.
+_LOSSES, _DEARER = 3, 3.0
+
+
+class Retry:
+    def __init__(self) -> None:
+        self._after = _FIRST  # batches
+        self._dear = 0  # batches for which a graph seemed too dear
+        self.lost = 0  # batches in a row that took longer by a graph
+        self._left, self._cost = 0, 0.0  # batches that are to run without, and what an event cost when that was said
+
+    def paid(self) -> None:
+        self.lost, self._dear, self._after = 0, 0, _FIRST
+
+    def has_lost(self, cost: float) -> None:
+        """cost: of an event, as it is thought."""
+        self.lost += 1
+        if self.lost == _LOSSES:
+            self._left, self._cost = 1 + self._later(), cost
+
+    def ran_without(self) -> None:
+        self.lost = 0
+
+    def left(self, others: bool, cost: float) -> bool:
+        """Whether a batch is to run without; not if its transactions are others, or dearer by far."""
+        if others or cost > _DEARER * self._cost:
+            self._left = 0
+        self._left = max(0, self._left - 1)
+        return self._left > 0
+
+    def seems_dear(self) -> None:
+        self._dear += 1
+
+    @property
+    def due(self) -> bool:
+        """Whether a graph has seemed too dear for long enough."""
+        return self._dear >= self._after
+
+    def tries(self) -> None:
+        """One is tried, however dear it seems."""
+        self._dear = 0
+        self._later()
+
+    def _later(self) -> int:
+        wait, self._after = self._after, min(2 * self._after, _SELDOM)
+        return wait
