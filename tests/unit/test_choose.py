@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import penstock as ps
@@ -18,6 +19,7 @@ from penstock.schedule.choose import Chooser, Features
 from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
 from penstock.schedule.price import Price
+from penstock.schedule.retry import Retry
 from penstock.schedule.versioned import Batch
 from penstock.workloads import StreamingLedger
 
@@ -103,7 +105,9 @@ def test_what_is_learned_of_one_policy_is_thought_of_all(tmp_path: Path) -> None
     # Other threads, and batches of another size, are another matter.
     assert costs.of(other, 4, 10_000) == before
     assert costs.of(other, 2, 1_000).more == before.more / 2
+    (tmp_path / "schedule-costs-.json").touch()  # of an older release
     costs.keep()
+    assert [path.name for path in tmp_path.iterdir()] == ["schedule-learned-2-.json"]
     assert Costs(tmp_path).of(ran, 2, 10_000) == learned
     costs.forget(2, 10_000)
     assert costs.of(ran, 2, 10_000) == first
@@ -113,9 +117,9 @@ def test_what_is_learned_of_one_policy_is_thought_of_all(tmp_path: Path) -> None
     "damaged", ["{", "[1, 2]", '{"2:large": 1}', '{"2:large": [1, 2]}', '{"2:large": [NaN, 1, 1]}']
 )
 def test_a_damaged_file_of_what_was_learned_is_not_read(tmp_path: Path, damaged: str) -> None:
-    (tmp_path / "schedule-learned-.json").write_text(damaged)
+    (tmp_path / "schedule-learned-2-.json").write_text(damaged)
     assert Costs(tmp_path).known == {}
-    (tmp_path / "schedule-learned-.json").write_text('{"2:large": [0, -1, 1e99]}')
+    (tmp_path / "schedule-learned-2-.json").write_text('{"2:large": [0, -1, 1e99]}')
     costs = Costs(tmp_path)
     spent_by(costs, "bfs/transaction/eager", entry=50e-9, more=60e-9)
     assert all(0.1 < factor <= 10.0 for factors in costs.known.values() for factor in factors)
@@ -162,12 +166,13 @@ def test_a_batch_is_sampled_where_those_before_it_say_nothing_of_it(monkeypatch:
         adaptive = db._conductor.groups[0][1]
         sampled = []
 
-        def sample(running: Any) -> int:
+        def sample(running: Any, start: int) -> int:
             sampled.append(db.version)
-            return type(adaptive)._sample(adaptive, running)
+            return type(adaptive)._sample(adaptive, running, start)
 
         monkeypatch.setattr(adaptive, "_sample", sample)
         for number, transfers in enumerate((0.0, 0.0, 0.0, 0.9, 0.9, 1.0, 0.0)):
+            adaptive._alike = 0  # every one is looked at
             db.run(replace(deposits, transfer_ratio=transfers).events(number), policy=ps.Policy.adaptive(2))
             assert adaptive.price.one is not None
         assert sampled == [0, 3, 6]
@@ -273,6 +278,97 @@ def test_a_graph_tells_what_an_event_would_cost_without_it() -> None:
     assert price.one == pytest.approx(5e-6, rel=0.01)  # events have become dearer
     price.sampled(20e-6)
     assert price.one == 20e-6  # they are others
+
+
+@pytest.mark.parametrize("batch", [600, 3_000])
+def test_late_events_say_nothing_of_what_the_others_cost(batch: int) -> None:
+    """Behind batches with a hot record, whose shape is thought of the next, and in front of others that are dear."""
+    knobs = StreamingLedger(cost_us=10.0, batch=batch, keys=20, transfer_ratio=1.0, theta=1.0, abort_ratio=0.0)
+    with opened(knobs) as db:
+        db.warm()
+        price = db._conductor.groups[0][1].price
+        last = 0
+
+        def run(number: int, late: int = 0) -> Any:
+            nonlocal last
+            ts = np.concatenate([np.arange(late), last + 1 + np.arange(batch - late)]) if late else None
+            events = knobs.events(number)["Transfer"]
+            if ts is not None:
+                events = events.set_column(0, "ts", pa.array(ts.astype(np.int64)))
+            last = max(last, int(events["ts"][-1].as_py()))
+            return db.run({"Transfer": events}, policy=ps.Policy.adaptive(2), watermark=0)
+
+        for number in range(3):
+            run(number)
+        known = price.one
+        assert known is not None and known > 10e-6
+        assert run(3, late=batch).column("status").to_pylist() == ["late"] * batch
+        assert price.one == known
+        for number in (4, 5):
+            assert run(number, late=batch // 2).column("status").to_pylist().count("late") == batch // 2
+        assert price.one > known / 2
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_graphs_are_left_after_three_losses_and_for_longer_each_time(others: bool) -> None:
+    retry = Retry()
+    left = []
+    for _ in range(3):
+        for _ in range(3):
+            assert not retry.left(False, 1e-6)
+            retry.has_lost(1e-6)
+        count = 0
+        while retry.left(others and count == 2, 1e-6):
+            retry.ran_without()
+            count += 1
+        left.append(count)
+    assert left == ([2, 2, 2] if others else [4, 8, 16])
+    retry.has_lost(1e-6)
+    retry.has_lost(1e-6)
+    retry.paid()
+    retry.has_lost(1e-6)
+    assert not retry.left(False, 1e-6)
+    for _ in range(2):
+        retry.has_lost(1e-6)
+    assert not retry.left(False, 10e-6)  # dearer by far
+    for _ in range(2):
+        retry.has_lost(10e-6)
+        assert not retry.left(False, 10e-6)  # they begin again
+    retry.has_lost(10e-6)
+    assert retry.left(False, 10e-6)
+
+
+def test_what_seems_too_dear_is_tried_after_a_while() -> None:
+    retry, tried = Retry(), []
+    for batch in range(100):
+        retry.seems_dear()
+        if retry.due:
+            retry.tries()
+            tried.append(batch)
+    assert tried == [3, 11, 27, 59]
+
+
+def test_large_batches_that_are_alike_are_looked_at_every_other_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless more abort."""
+    knobs = StreamingLedger(cost_us=10.0, batch=2_500, keys=50_000, theta=0.0, transfer_ratio=1.0, abort_ratio=0.0)
+    with opened(knobs) as db:
+        db.warm()
+        adaptive = db._conductor.groups[0][1]
+        looked, look = [], Chooser.choose
+
+        def choose(chooser: Chooser, features: Features) -> Any:
+            looked.append(db.version)
+            return look(chooser, features)
+
+        monkeypatch.setattr(Chooser, "choose", choose)
+        # The machine may be busy.
+        monkeypatch.setattr(adaptive.price, "said", lambda policy, one: setattr(adaptive.price, "odd", 0))
+        monkeypatch.setattr(adaptive.retry, "has_lost", lambda cost: None)
+        monkeypatch.setattr(adaptive, "_largest", 2_500)
+        for number in range(8):
+            adaptive.price.one = 1e-3  # so that it has paid
+            db.run(replace(knobs, abort_ratio=0.5 if number == 5 else 0.0).events(number), policy=ps.Policy.adaptive(2))
+        assert looked == [0, 1, 3, 5, 6, 7]
 
 
 def test_a_graph_that_did_not_pay_is_not_built_again_at_once() -> None:

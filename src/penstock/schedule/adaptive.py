@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from penstock.execute.native import Kernel, Running
+from penstock.execute.order import LATE
 from penstock.schedule.choose import LITTLE, STOPPED, Choice, Chooser, Features, policy, too_little
 from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
@@ -28,9 +30,11 @@ _FOLLOW = 0.5
 # While batches are alike, so many are not looked at if looking would take much of their time; of those that are, one in
 # so many is learned from.
 _TRUST, _LEARNS = 8, 3
-# A large batch behind one that ran as those before it is not looked at: unless more of that one's events aborted than
-# lately, or fewer, by this share of all.
-_ONE, _MOVED = 1, 0.02
+# A large batch behind one that ran as those before it is not looked at. Neither is done if more events aborted than
+# lately, or fewer, by this share of all, and by so many times what may be chance.
+_ONE, _MOVED, _CHANCE = 1, 0.02, 3.0
+# What is known of batches is kept if the next is up to so many times as large.
+_KIN = 2.0
 # A graph that much larger than any before lies in memory that is touched for the first time: it says nothing of others.
 _LARGER = 1.2
 
@@ -57,45 +61,59 @@ class Adaptive:
         cost = self.price.one
         if cost is not None and 2 * cost * running.count < LITTLE:
             return self._little(running, cost)
-        self._last = self._run(running, threads)
-        moved = float(np.count_nonzero(running.result.code)) / running.count - self.abort_ratio
-        self.abort_ratio += _FOLLOW * moved
-        self.price.steady = abs(moved) < _MOVED
-        if not self.price.steady or (self.price.odd and self.price.looked):
-            self._alike = 0  # it was looked at as what came before, and is not like that
+        late = _late(running.fixed["kind"])
+        if late:
+            self.kernel.run(running, 0, late)
+        if late == running.count:
+            return Conducted(policy("serial", 1), "all of it came too late to run")
+        self._last = self._run(running, threads, late)
+        ratio = _aborted(running, late)
+        if not self._steady(ratio, running.count - late) or (self.price.odd and self.price.looked):
+            self._alike = 0  # it ran as what came before, or was looked at so, and is not like that
+        self.abort_ratio += _FOLLOW * (ratio - self.abort_ratio)
         return self._last
 
-    def _run(self, running: Running, threads: int) -> Conducted:
+    def _run(self, running: Running, threads: int, late: int) -> Conducted:
+        """late: events at the head that have nothing to do, and are through with it."""
         if threads < 2:
-            return self._plainly(running, "there is one core")
-        large, known = running.count >= _SAMPLED, self.price.one is not None
+            return self._plainly(running, late, "there is one core")
+        events, known = running.count - late, self.price.one is not None
+        large = events >= _SAMPLED
         if not known and not large:
-            return self._plainly(running, "the first batch shows what an event costs")
-        self.price.looked = not self._like_the_last(running, threads)
+            return self._plainly(running, late, "the first batch shows what an event costs")
+        self.price.looked = not self._like_the_last(events, threads)
         if not self.price.looked:
             self._alike -= 1
-            return self._again(running)
-        self._looked += 1
-        self._events, self._threads, self._alike = running.count, threads, 0
-        features = self._features(running, threads)
-        others = self._are_others(features)
-        if self.retry.left(others, self.price.one or 0.0):
-            return self._plainly(running, "by a graph, the last ones took longer than they would have without")
-        if large and others:
-            done = self._sample(running)
+            return self._again(running, late)
+        features = self._features(running, threads, late)
+        news = self._sees_others(features)
+        kin = threads == self._threads and self._events / _KIN <= events <= _KIN * self._events
+        self._events, self._threads, self._alike, self._looked = events, threads, 0, self._looked + 1
+        if self.retry.left(news or not kin, self.price.one or 0.0):
+            return self._plainly(running, late, "by a graph, the last ones took longer than they would have without")
+        if news:
+            done = self._sample(running, late)
             return self._rest(running, replace(features, events=running.count - done, cost=self.price.one or 0.0), done)
         if large and self.chooser.hopeless(features):
             self._settle()
-            return self._too_dear(running, features, 0)
-        return self._rest(running, features, 0)
+            return self._too_dear(running, features, late)
+        return self._rest(running, features, late)
 
-    def _are_others(self, features: Features) -> bool:
-        """Whether transactions are no longer those of the last batch, so that it says nothing of this one."""
+    def _sees_others(self, features: Features) -> bool:
+        """Whether the transactions of a large batch reach more records than those of the last one, or fewer. What is
+        known of those says nothing of these, and is dropped."""
+        if features.events < _SAMPLED:
+            return False
         before, self._reached = self._reached, features.accesses / self._lists
         others = not SAME * before <= self._reached <= before / SAME
-        if others and features.events >= _SAMPLED:
+        if others:
             self.chooser.found, self.price.one, self.price.last = None, None, None
         return others
+
+    def _steady(self, aborted: float, events: int) -> bool:
+        """Whether about as many events aborted as lately."""
+        chance = (self.abort_ratio * (1 - self.abort_ratio) / events) ** 0.5
+        return abs(aborted - self.abort_ratio) < max(_MOVED, _CHANCE * chance)
 
     # -- as the last one --------------------------------------------------------------------
 
@@ -104,19 +122,19 @@ class Adaptive:
         Not if it is itself the first of a new kind, whose cost is not known yet."""
         self._alike = 0 if self.price.odd else _TRUST
 
-    def _like_the_last(self, running: Running, threads: int) -> bool:
-        alike = threads == self._threads and SAME * self._events < running.count < self._events / SAME
+    def _like_the_last(self, events: int, threads: int) -> bool:
+        alike = threads == self._threads and SAME * self._events < events < self._events / SAME
         return self._alike > 0 and alike and self.price.settled()
 
-    def _again(self, running: Running) -> Conducted:
+    def _again(self, running: Running, late: int) -> Conducted:
         policy, why = self._last.policy, self._last.why
         if policy.scheme == "serial":
             if not self._worth:
                 self.retry.seems_dear()
-            return self._serially(running, 0, Choice(policy, why))
-        batch = self.compiled.versioned.begin(running, policy, 0, running.count)
+            return self._serially(running, late, Choice(policy, why))
+        batch = self.compiled.versioned.begin(running, policy, late, running.count)
         spent = batch.run(batch.graph())
-        self._hear(batch)
+        self._hear(batch, running)
         return Conducted(policy, why, spent)
 
     # -- without a graph --------------------------------------------------------------------
@@ -132,12 +150,12 @@ class Adaptive:
         self.chooser.last = "serial"
         return told
 
-    def _plainly(self, running: Running, why: str, done: int = 0) -> Conducted:
+    def _plainly(self, running: Running, done: int, why: str) -> Conducted:
         return self._serially(running, done, self.chooser.serial(why))
 
     def _too_dear(self, running: Running, features: Features, done: int) -> Conducted:
         self._worth = 0
-        ran = self._plainly(running, too_little(features.events, features.cost), done)
+        ran = self._plainly(running, done, too_little(features.events, features.cost))
         self.retry.seems_dear()
         if self.retry.due and Chooser(Costs(), last="").worth_a_graph(features):
             self.retry.tries()
@@ -155,13 +173,12 @@ class Adaptive:
         self.kernel.run(running, done)
         self.price.ran(time.perf_counter() - begun, running.count - done)
 
-    def _sample(self, running: Running) -> int:
-        """Run the first events serially to see what one costs; how many that were."""
-        self._timed(running, 0, 1)  # the first call of all takes twice as long
-        done, calling, one = 2, self._timed(running, 1, 2), 0.0
+    def _sample(self, running: Running, done: int) -> int:
+        """Run the next events serially to see what one costs; where that ends."""
+        self._timed(running, done, done + 1)  # the first call of all takes twice as long
+        calling, one = self._timed(running, done + 1, done + 2), 0.0
+        done += 2
         for count in _SAMPLES:
-            if self.price.one is not None and count * self.price.one < _TIMES * calling and count < _SAMPLES[-1]:
-                continue
             took = self._timed(running, done, done + count)
             done += count
             # The call before shows what one costs that runs but one event.
@@ -178,20 +195,20 @@ class Adaptive:
 
     # -- with one ---------------------------------------------------------------------------
 
-    def _features(self, running: Running, threads: int) -> Features:
+    def _features(self, running: Running, threads: int, late: int) -> Features:
         versioned = self.compiled.versioned
         return Features(
-            events=running.count,
+            events=running.count - late,
             cost=self.price.one or 0.0,
             threads=threads,
-            accesses=self._lists * versioned.accesses(running.fixed["kind"]),
+            accesses=self._lists * versioned.accesses(running.fixed["kind"][late:]),
             cut=versioned.cuts.any,
             abort_ratio=self.abort_ratio,
         )
 
     def _rest(self, running: Running, features: Features, done: int) -> Conducted:
         """What is left of a batch once the cost of an event is known."""
-        small = running.count < _SAMPLED
+        small = self._events < _SAMPLED
         if not self.chooser.worth_a_graph(features):
             if small:
                 self._settle()
@@ -199,7 +216,7 @@ class Adaptive:
         self._worth += 1
         missing = self.compiled.missing(features.threads, sure=self._worth > 1 or not small)
         if missing:
-            return self._plainly(running, missing, done)
+            return self._plainly(running, done, missing)
         if small:
             self._settle()
         any_graph = policy("bfs/transaction/eager", features.threads)
@@ -215,8 +232,8 @@ class Adaptive:
         batch.policy = choice.policy
         spent = batch.run(graph)
         took = time.perf_counter() - batch.begun
-        self._hear(batch)
-        cost, settled = self.price.one or 0.0, self.price.settled()
+        self._hear(batch, running)
+        cost = self.price.one or 0.0
         paid = took < cost * features.events
         if paid:
             self.retry.paid()
@@ -225,17 +242,21 @@ class Adaptive:
         else:
             if not paid:
                 self.retry.has_lost(cost)
-            if not paid or not settled or not self._looked % _LEARNS:
-                self._learn(features, batch, spent)
-        if paid and settled and not small and self.chooser.last == before:
+            if not (paid and self.price.settled() and self._looked % _LEARNS):
+                self._learn(replace(features, cost=cost), batch, spent)
+        if not paid:
+            self._alike = 0
+        elif not small and self.chooser.last == before:
             self._alike = _ONE
         return Conducted(choice.policy, choice.why, spent)
 
-    def _hear(self, batch: Batch) -> None:
-        one, ratio = batch.ran / batch.count, self.abort_ratio
+    def _hear(self, batch: Batch, running: Running) -> None:
+        """What a batch that ran by a graph says of an event's cost."""
+        one, ratio = batch.ran / batch.count, _aborted(running, batch.start)
         if batch.policy.unit != "transaction":
             one *= 1 - STOPPED * ratio  # the serial loop would have stopped where a piece aborts
-        self.price.ran_by_graph(batch.policy.name, one, batch.accesses, ratio)
+        steady = self._steady(ratio, batch.count)
+        self.price.ran_by_graph(batch.policy.name, one, batch.accesses, ratio, steady)
 
     def _learn(self, features: Features, batch: Batch, spent: dict[str, float]) -> None:
         self.chooser.costs.learn(
@@ -246,3 +267,13 @@ class Adaptive:
             work=features.work,
             spent=spent,
         )
+
+
+def _late(kind: Any) -> int:
+    """How many events came too late: they are the first of their batch."""
+    return int(np.count_nonzero(kind >= LATE)) if kind[0] >= LATE else 0
+
+
+def _aborted(running: Running, start: int) -> float:
+    """The share of events, from one on, that aborted."""
+    return float(np.count_nonzero(running.result.code[start:])) / (running.count - start)

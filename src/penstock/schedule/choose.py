@@ -31,7 +31,7 @@ from penstock.schedule.price import SAME
 # is left to do when the graph is there.
 _BETTER, _BETTER_THAN_SERIAL, _BETTER_THAN_GRAPH = 0.97, 0.9, 0.95
 # Or only this much, for so many batches.
-_SOMEWHAT, _LONG = 0.99, 3
+_SOMEWHAT, _LONG = 0.99, 4
 # Below this much work no graph can be worth its building, in seconds.
 LITTLE = 0.5e-3
 # A whole transaction that aborts stops there; in pieces, the others run to their end: so much more of it.
@@ -165,18 +165,18 @@ class Chooser:
     def _takes_over(self, best: str) -> bool:
         """Whether the best of the estimates is enough better than the last choice."""
         kept = self.estimates.get(self.last)
-        if kept is None:
-            return True
-        promised = self.estimates[best] / kept
-        again = best == self._rival and promised < _SOMEWHAT
-        self._rival, self._since = best, self._since + 1 if again else 0
-        return promised < _BETTER or self._since >= _LONG
+        if kept is None or self.estimates[best] >= _SOMEWHAT * kept:
+            self._rival, self._since = "", 0
+            return kept is None
+        self._rival, self._since = best, self._since + 1 if best == self._rival else 1
+        return self.estimates[best] < _BETTER * kept or self._since >= _LONG
 
     def _seconds(self, f: Features, one: _Candidate) -> float:
         own = self.costs.of(one.name, f.threads, f.events)
         exploring = _exploring(f, one.explore, one.pieces, one.lazy, own)
         if one.lazy:
-            again = _exploring(f, redone(one.explore, f.work / f.entries, f.threads), True, False, own)
+            by = redone(one.explore, f.pieces / max(1.0, f.entries), f.threads)
+            again = _exploring(f, by, True, False, own)
             exploring += min(1.0, _DRAGGED * f.abort_ratio) * again
         return own.start + f.entries * own.entry + exploring
 

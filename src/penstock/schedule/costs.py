@@ -19,7 +19,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_FILE = "schedule-learned-{app}.json"
+_FILE = "schedule-learned-2-{app}.json"  # the number: of what the factors mean
 # How much of a new measurement is taken over, if it is lower and if it is higher: whatever else runs, and memory that
 # is touched for the first time, can only make a batch dearer. How much at first.
 _LOWER, _HIGHER, _AT_FIRST = 0.4, 0.1, 0.8
@@ -68,7 +68,7 @@ _FIRST = {
 # What small batches take of that.
 _CACHED = 0.5
 
-Factors = tuple[float, float, float]  # of start, entry and versions
+Factors = tuple[float, float, float]  # of start, entry and versions; one policy's own last: of exploring too
 _AS_THOUGHT: Factors = (1.0, 1.0, 1.0)
 
 
@@ -155,6 +155,9 @@ class Costs:
             temporary.write_text(json.dumps(self.known, indent=1))
             temporary.replace(self.directory / self._file)
             self.learned = 0
+            for older in self.directory.glob(f"schedule-*-{self.app}.json"):
+                if older.name != self._file:
+                    older.unlink()
 
 
 def _where(threads: int, events: float) -> str:

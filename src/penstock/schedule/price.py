@@ -22,7 +22,6 @@ class Price:
         self.last: float | None = None  # the same, as the last batch told it
         self._by = 0  # events of the batch that told it
         self._versions: float | None = None  # seconds that an access takes longer by a graph
-        self.steady = True  # whether the last batch aborted as often as those before it
         self._said = "", 0.0  # the policy of the last batch that was looked at, and what that said of an event
         self.odd = _ODD  # batches in a row that said something else
         self.looked = True  # whether the batch that runs was looked at
@@ -38,10 +37,12 @@ class Price:
         self._told(one)
         self.said("serial", one)
 
-    def ran_by_graph(self, policy: str, one: float, accesses: float, abort_ratio: float) -> None:
-        """One event took so long on versions, and reached so many records."""
+    def ran_by_graph(
+        self, policy: str, one: float, accesses: float, abort_ratio: float = 0.0, steady: bool = True
+    ) -> None:
+        """One event took so long on versions, and reached so many records. steady: as many aborted as before."""
         undoing, known = _UNDONE * abort_ratio, self._versions
-        if self._said[0] == "serial" and self.steady and self.last is not None and accesses:
+        if self._said[0] == "serial" and steady and self.last is not None and accesses:
             seen = min(max((one - self.last) / accesses - undoing, _LEAST), _MOST)
             self._versions = seen if known is None else known + _FOLLOW * (seen - known)
         self._told(max(one - accesses * ((self._versions or 0.0) + undoing), one / 2))

@@ -17,25 +17,25 @@ class Retry:
     def __init__(self) -> None:
         self._after = _FIRST  # batches
         self._dear = 0  # batches for which a graph seemed too dear
-        self.lost = 0  # batches in a row that took longer by a graph
+        self._lost = 0  # batches in a row that took longer by a graph
         self._left, self._cost = 0, 0.0  # batches that are to run without, and what an event cost when that was said
 
     def paid(self) -> None:
-        self.lost, self._dear, self._after = 0, 0, _FIRST
+        self._lost, self._dear, self._after = 0, 0, _FIRST
 
     def has_lost(self, cost: float) -> None:
         """cost: of an event, as it is thought."""
-        self.lost += 1
-        if self.lost == _LOSSES:
+        self._lost += 1
+        if self._lost >= _LOSSES:
             self._left, self._cost = 1 + self._later(), cost
 
     def ran_without(self) -> None:
-        self.lost = 0
+        self._lost = 0
 
     def left(self, others: bool, cost: float) -> bool:
-        """Whether a batch is to run without; not if its transactions are others, or dearer by far."""
-        if others or cost > _DEARER * self._cost:
-            self._left = 0
+        """Whether the next batch is to run without; not if it is another kind of batch, or far dearer."""
+        if self._left and (others or cost > _DEARER * self._cost):
+            self._left = self._lost = 0
         self._left = max(0, self._left - 1)
         return self._left > 0
 
@@ -48,7 +48,7 @@ class Retry:
         return self._dear >= self._after
 
     def tries(self) -> None:
-        """One is tried, however dear it seems."""
+        """The next one is tried, unless it seems too dear even by what was thought at first."""
         self._dear = 0
         self._later()
 
