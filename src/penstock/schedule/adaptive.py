@@ -54,7 +54,7 @@ class Adaptive:
         self._events, self._threads, self._alike = 0, 0, 0
         self._little_one = 0, 0.0, self._last  # events, their cost, and what was said of them
         self._worth = 0  # batches in a row that seemed worth a graph
-        self._reached = 0.0  # records that an event of the last batch reached, but for its lists
+        self._reached = 0.0  # records that an event of the last large batch reached, if its lists had one each
         self._largest = 0  # events of the largest graph so far
 
     def run(self, running: Running, threads: int) -> Conducted:
@@ -85,29 +85,28 @@ class Adaptive:
         if not self.price.looked:
             self._alike -= 1
             return self._again(running, late)
-        features = self._features(running, threads, late)
-        news = self._sees_others(features)
+        reached = self.compiled.versioned.accesses(running.fixed["kind"][late:])
+        news = large and self._are_others(reached)
+        features = self._features(events, threads, reached)
         kin = threads == self._threads and self._events / _KIN <= events <= _KIN * self._events
         self._events, self._threads, self._alike, self._looked = events, threads, 0, self._looked + 1
         if self.retry.left(news or not kin, self.price.one or 0.0):
             return self._plainly(running, late, "by a graph, the last ones took longer than they would have without")
         if news:
             done = self._sample(running, late)
-            return self._rest(running, replace(features, events=running.count - done, cost=self.price.one or 0.0), done)
+            return self._rest(running, self._features(running.count - done, threads, reached), done)
         if large and self.chooser.hopeless(features):
             self._settle()
             return self._too_dear(running, features, late)
         return self._rest(running, features, late)
 
-    def _sees_others(self, features: Features) -> bool:
+    def _are_others(self, reached: float) -> bool:
         """Whether the transactions of a large batch reach more records than those of the last one, or fewer. What is
         known of those says nothing of these, and is dropped."""
-        if features.events < _SAMPLED:
-            return False
-        before, self._reached = self._reached, features.accesses / self._lists
-        others = not SAME * before <= self._reached <= before / SAME
+        before, self._reached = self._reached, reached
+        others = not SAME * before <= reached <= before / SAME
         if others:
-            self.chooser.found, self.price.one, self.price.last = None, None, None
+            self.chooser.found, self.price.one, self.price.last, self._lists = None, None, None, 1.0
         return others
 
     def _steady(self, aborted: float, events: int) -> bool:
@@ -195,14 +194,13 @@ class Adaptive:
 
     # -- with one ---------------------------------------------------------------------------
 
-    def _features(self, running: Running, threads: int, late: int) -> Features:
-        versioned = self.compiled.versioned
+    def _features(self, events: int, threads: int, reached: float) -> Features:
         return Features(
-            events=running.count - late,
+            events=events,
             cost=self.price.one or 0.0,
             threads=threads,
-            accesses=self._lists * versioned.accesses(running.fixed["kind"][late:]),
-            cut=versioned.cuts.any,
+            accesses=self._lists * reached,
+            cut=self.compiled.versioned.cuts.any,
             abort_ratio=self.abort_ratio,
         )
 
