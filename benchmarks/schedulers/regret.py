@@ -135,19 +135,23 @@ def changing() -> list[StreamingLedger]:
 
 
 def dynamic(base: StreamingLedger, policies: list[Policy], each: int, times: int = 1) -> dict[str, Any]:
-    """The four phases, again and again, every batch once under each policy, in turn. Adaptive knows what graphs cost
-    this app from earlier runs, if there were any, and of this one but the small batch that warms up."""
+    """The four phases, again and again; each phase under one policy after the other, for a stream has one policy and
+    finds in the caches what that left there. Adaptive knows what graphs cost this app from earlier runs, if there were
+    any, and of this one but the small batch that warms up."""
     seconds: dict[str, list[float]] = {policy.name: [] for policy in policies}
     chose, steps = [], []
     with Bench(base) as bench:
         bench.warm(policies, compile_batch(base))
-        for step in itertools.chain(*(four_phases(base, each=each, seed=1 + turn) for turn in range(times))):
-            steps.append({"phase": step.phase, "batch": step.number})
-            for policy in random.Random(len(steps)).sample(policies, len(policies)):
-                last = bench.run(step.events, policy)
-                seconds[policy.name].append(last.seconds["execute"])
-                if policy.scheme == "adaptive":
-                    chose.append(f"{last.policy} x{last.threads}: {last.why}")
+        for turn in range(times):
+            for _, group in itertools.groupby(four_phases(base, each=each, seed=1 + turn), lambda step: step.phase):
+                phase = list(group)
+                for policy in random.Random(len(steps)).sample(policies, len(policies)):
+                    for step in phase:
+                        last = bench.run(step.events, policy)
+                        seconds[policy.name].append(last.seconds["execute"])
+                        if policy.scheme == "adaptive":
+                            chose.append(f"{last.policy} x{last.threads}: {last.why}")
+                steps += [{"phase": step.phase, "batch": step.number} for step in phase]
     phases = [phase.name for phase in PHASES]
     totals = {
         name: {
