@@ -14,11 +14,11 @@ import numpy as np
 
 from penstock.execute.native import Kernel, Running
 from penstock.execute.order import LATE
-from penstock.schedule.choose import LITTLE, STOPPED, Choice, Chooser, Features, policy, too_little
+from penstock.schedule.choose import LITTLE, Choice, Chooser, Features, policy, too_little
 from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
 from penstock.schedule.policy import Conducted, Policy
-from penstock.schedule.price import SAME, Price
+from penstock.schedule.price import SAME, STOPPED, Price
 from penstock.schedule.retry import Retry
 from penstock.schedule.versioned import Batch
 
@@ -170,7 +170,9 @@ class Adaptive:
         self.retry.ran_without()
         begun = time.perf_counter()
         self.kernel.run(running, done)
-        self.price.ran(time.perf_counter() - begun, running.count - done)
+        took = time.perf_counter() - begun
+        ratio = _aborted(running, done) if running.count >= _SAMPLED else self.abort_ratio
+        self.price.ran(took, running.count - done, ratio)
 
     def _sample(self, running: Running, done: int) -> int:
         """Run the next events serially to see what one costs; where that ends."""
@@ -253,8 +255,7 @@ class Adaptive:
         one, ratio = batch.ran / batch.count, _aborted(running, batch.start)
         if batch.policy.unit != "transaction":
             one *= 1 - STOPPED * ratio  # the serial loop would have stopped where a piece aborts
-        steady = self._steady(ratio, batch.count)
-        self.price.ran_by_graph(batch.policy.name, one, batch.accesses, ratio, steady)
+        self.price.ran_by_graph(batch.policy.name, one, batch.accesses, ratio)
 
     def _learn(self, features: Features, batch: Batch, spent: dict[str, float]) -> None:
         self.chooser.costs.learn(

@@ -25,7 +25,7 @@ from functools import lru_cache
 
 from penstock.schedule.costs import Cost, Costs
 from penstock.schedule.policy import Policy, redone
-from penstock.schedule.price import SAME
+from penstock.schedule.price import SAME, STOPPED
 
 # Another policy has to promise this much of the time of the last one; a graph, of a serial run's; a serial run, of what
 # is left to do when the graph is there.
@@ -34,8 +34,6 @@ _BETTER, _BETTER_THAN_SERIAL, _BETTER_THAN_GRAPH = 0.97, 0.9, 0.95
 _SOMEWHAT, _LONG = 0.99, 4
 # Below this much work no graph can be worth its building, in seconds.
 LITTLE = 0.5e-3
-# A whole transaction that aborts stops there; in pieces, the others run to their end: so much more of it.
-STOPPED = 0.8
 # What running ahead has to redo grows with the aborts: each drags along what saw it.
 _DRAGGED = 20.0
 # Of what building costs, the part that is done when the graph is known.

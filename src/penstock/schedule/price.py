@@ -9,9 +9,10 @@ from __future__ import annotations
 # A batch tells what an event costs, and not only what it costs at most, if calling the kernel is but a little of it.
 _TELLING, _TELLS = 512, 0.5e-3
 # How much longer an access takes on the versions that a graph's threads keep, in seconds: how fast that follows what is
-# seen when a batch runs by a graph behind one that did not, if aborts are as frequent as before, and its bounds. More,
-# for events that abort.
+# seen when a batch runs by a graph behind one that did not, and its bounds. More, for events that abort.
 _FOLLOW, _LEAST, _MOST, _UNDONE = 0.3, -50e-9, 150e-9, 50e-9
+# A whole transaction that aborts stops there; in pieces, the others run to their end: so much more of it.
+STOPPED = 0.8
 # Batches say the same of themselves to within this ratio. One that differs was perhaps only held up.
 SAME, _ODD = 0.85, 2
 
@@ -21,29 +22,29 @@ class Price:
         self.one: float | None = None  # seconds of one event, in the serial loop
         self.last: float | None = None  # the same, as the last batch told it
         self._by = 0  # events of the batch that told it
+        self._aborted = 0.0  # the share of them that aborted, in the last serial batch
         self._versions: float | None = None  # seconds that an access takes longer by a graph
         self._said = "", 0.0  # the policy of the last batch that was looked at, and what that said of an event
         self.odd = _ODD  # batches in a row that said something else
         self.looked = True  # whether the batch that runs was looked at
 
-    def ran(self, took: float, events: int) -> None:
+    def ran(self, took: float, events: int, abort_ratio: float = 0.0) -> None:
         """The serial loop ran so many events."""
         one = took / events
         if events < _TELLING and took <= _TELLS:
             if self.one is None or 2 * events >= self._by:  # of larger ones it says nothing
                 self.one, self._by = min(one, self.one or one), events
             return
-        self._by = events
+        self._by, self._aborted = events, abort_ratio
         self._told(one)
         self.said("serial", one)
 
-    def ran_by_graph(
-        self, policy: str, one: float, accesses: float, abort_ratio: float = 0.0, steady: bool = True
-    ) -> None:
-        """One event took so long on versions, and reached so many records. steady: as many aborted as before."""
+    def ran_by_graph(self, policy: str, one: float, accesses: float, abort_ratio: float = 0.0) -> None:
+        """One event took so long on versions, and reached so many records."""
         undoing, known = _UNDONE * abort_ratio, self._versions
-        if self._said[0] == "serial" and steady and self.last is not None and accesses:
-            seen = min(max((one - self.last) / accesses - undoing, _LEAST), _MOST)
+        if self._said[0] == "serial" and self.last is not None and accesses:
+            serially = self.last * (1 - STOPPED * abort_ratio) / (1 - STOPPED * self._aborted)
+            seen = min(max((one - serially) / accesses - undoing, _LEAST), _MOST)
             self._versions = seen if known is None else known + _FOLLOW * (seen - known)
         self._told(max(one - accesses * ((self._versions or 0.0) + undoing), one / 2))
         self.said(policy, one)
