@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.schedulers.latency import percentiles
 from benchmarks.schedulers.measure import Bench, Measured, parsed
 from benchmarks.schedulers.points import compile_batch, describe, same_tables
-from benchmarks.schedulers.regret import dynamic
+from benchmarks.schedulers.regret import through_phases
 from penstock.workloads import TSTREAM, TUNED, GrepSum, Knobs, StreamingLedger, TollProcessing, two_groups
 
 LOCKS = ("none", "lal", "lwm", "pat")
@@ -192,7 +192,10 @@ def over_time(lab: Lab) -> Study:
     names = ("pat", "tstream", "ready/transaction/eager", "ready/operation/lazy", "serial", "adaptive")
     base = lab.sized(StreamingLedger(cost_us=3.0, batch=5_120))
     each = 2 if lab.quick else 10
-    found = dynamic(base, parsed(names, lab.threads), each)
+    policies = parsed(names, lab.threads)
+    with Bench(base) as bench:
+        bench.warm(policies, compile_batch(base))
+        found = through_phases(bench, base, policies, each, [1])
     named = dict(zip(names, found["seconds"].values(), strict=True))
     series = {name: [base.batch / s / 1000 for s in seconds] for name, seconds in named.items()}
     starts = {step["phase"]: float(step["batch"]) for step in reversed(found["steps"])}

@@ -71,7 +71,8 @@ def test_regret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert point["regret"] == pytest.approx(point["adaptive_ms"] / point["best_ms"] - 1)
     assert report["summary"]["worst_regret"] == point["regret"]
     (dynamic,) = report["dynamic"]
-    assert set(dynamic["totals"]) == {*FEW, "adaptive"}
+    assert set(dynamic["first"]) == {*FEW, "adaptive"}
+    assert set(dynamic["totals"]) <= {*FEW, "adaptive"} and dynamic["best_fixed"] in dynamic["totals"]
     for total in dynamic["totals"].values():
         assert total["sum"] == pytest.approx(sum(total[phase.name] for phase in PHASES))
     assert len(dynamic["chose"]) == len(dynamic["steps"]) == 2 * len(PHASES)
