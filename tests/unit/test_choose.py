@@ -199,16 +199,18 @@ def test_small_batches_that_are_alike_run_as_the_first_of_them_did(monkeypatch: 
     knobs = StreamingLedger(cost_us=10.0, batch=600, keys=5_000, abort_ratio=0.0)
     with opened(knobs) as db:
         db.warm()
-        price = db._conductor.groups[0][1].price
-        looked, look = [], Chooser.choose
+        adaptive = db._conductor.groups[0][1]
+        price, looked, look = adaptive.price, [], Chooser.choose
 
         def choose(chooser: Chooser, features: Features) -> Any:
             looked.append(db.version)
             return look(chooser, features)
 
         monkeypatch.setattr(Chooser, "choose", choose)
-        monkeypatch.setattr(price, "said", lambda policy, one: setattr(price, "odd", int(policy == "serial")))
+        monkeypatch.setattr(price, "said", lambda policy, one: setattr(price, "odd", 1))
+        monkeypatch.setattr(adaptive, "_hear", lambda *_: setattr(price, "odd", 0))
         for number in range(13):
+            price.one = 1e-3 if number else None  # so that graphs have paid, however busy the machine is
             db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
         assert looked == [1, 2, 11]  # the first of all shows what an event costs, the second that it is so
         db.run(replace(knobs, batch=1_000).events(13), policy=ps.Policy.adaptive(2))
@@ -306,7 +308,7 @@ def test_late_events_say_nothing_of_what_the_others_cost(batch: int) -> None:
         assert price.one == known
         for number in (4, 5):
             assert run(number, late=batch // 2).column("status").to_pylist().count("late") == batch // 2
-        assert price.one > known / 2
+        assert price.one > 10e-6
 
 
 @pytest.mark.parametrize("others", [False, True])
@@ -361,12 +363,11 @@ def test_large_batches_that_are_alike_are_looked_at_every_other_time(monkeypatch
             return look(chooser, features)
 
         monkeypatch.setattr(Chooser, "choose", choose)
-        # The machine may be busy.
-        monkeypatch.setattr(adaptive.price, "said", lambda policy, one: setattr(adaptive.price, "odd", 0))
-        monkeypatch.setattr(adaptive.retry, "has_lost", lambda cost: None)
-        monkeypatch.setattr(adaptive, "_largest", 2_500)
+        for learning in ("_hear", "_learn"):  # the machine may be busy
+            monkeypatch.setattr(adaptive, learning, lambda *_: None)
+        adaptive.chooser.costs = Costs()
         for number in range(8):
-            adaptive.price.one = 1e-3  # so that it has paid
+            adaptive.price.one, adaptive.price.odd = 1e-3, 0  # so that it has paid
             db.run(replace(knobs, abort_ratio=0.5 if number == 5 else 0.0).events(number), policy=ps.Policy.adaptive(2))
         assert looked == [0, 1, 3, 5, 6, 7]
 
