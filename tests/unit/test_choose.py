@@ -258,7 +258,7 @@ def test_events_that_become_dear_are_not_run_as_the_cheap_ones_were(batch: int) 
             assert db.last_batch is not None
             return db.last_batch.policy
 
-        assert {ran(cheap, number) for number in range(20)} == {"serial"}
+        assert [ran(cheap, number) for number in range(20)].count("serial") >= 16  # a graph is tried now and then
         after = [ran(dear, number) for number in range(20, 26)]
         assert "serial" not in after[4:]
 

@@ -28,8 +28,8 @@ _SAMPLES, _SAMPLED, _TIMES = (4, 16, 64, 256), 2048, 4
 # How fast the ratio of aborts that is remembered follows the one that is seen.
 _FOLLOW = 0.5
 # While batches are alike, so many are not looked at if looking would take much of their time; of those that are, one in
-# so many is learned from.
-_TRUST, _LEARNS = 8, 3
+# so many is learned from. Behind a graph that did not pay, fewer.
+_TRUST, _LEARNS, _DOUBT = 8, 3, 2
 # A large batch behind one that ran as those before it is not looked at. Neither is done if more events aborted than
 # lately, or fewer, by this share of all, and by so many times what may be chance.
 _ONE, _MOVED, _CHANCE = 1, 0.02, 3.0
@@ -245,7 +245,7 @@ class Adaptive:
             if not (paid and self.price.settled() and self._looked % _LEARNS):
                 self._learn(replace(features, cost=cost), batch, spent)
         if not paid:
-            self._alike = 0
+            self._alike = min(self._alike, _DOUBT)
         elif not small and self.chooser.last == before:
             self._alike = _ONE
         return Conducted(choice.policy, choice.why, spent)
