@@ -133,7 +133,7 @@ class Adaptive:
             return self._serially(running, late, Choice(policy, why))
         batch = self.compiled.versioned.begin(running, policy, late, running.count)
         spent = batch.run(batch.graph())
-        self._hear(batch, running)
+        self._hear(batch)
         return Conducted(policy, why, spent)
 
     # -- without a graph --------------------------------------------------------------------
@@ -168,9 +168,7 @@ class Adaptive:
 
     def _loop(self, running: Running, done: int) -> None:
         self.retry.ran_without()
-        begun = time.perf_counter()
-        self.kernel.run(running, done)
-        took = time.perf_counter() - begun
+        took = self._timed(running, done, running.count)
         ratio = _aborted(running, done) if running.count >= _SAMPLED else self.abort_ratio
         self.price.ran(took, running.count - done, ratio)
 
@@ -232,7 +230,7 @@ class Adaptive:
         batch.policy = choice.policy
         spent = batch.run(graph)
         took = time.perf_counter() - batch.begun
-        self._hear(batch, running)
+        self._hear(batch)
         cost = self.price.one or 0.0
         paid = took < cost * features.events
         if paid:
@@ -250,9 +248,9 @@ class Adaptive:
             self._alike = _ONE
         return Conducted(choice.policy, choice.why, spent)
 
-    def _hear(self, batch: Batch, running: Running) -> None:
+    def _hear(self, batch: Batch) -> None:
         """What a batch that ran by a graph says of an event's cost."""
-        one, ratio = batch.ran / batch.count, _aborted(running, batch.start)
+        one, ratio = batch.ran / batch.count, _aborted(batch.running, batch.start)
         if batch.policy.unit != "transaction":
             one *= 1 - STOPPED * ratio  # the serial loop would have stopped where a piece aborts
         self.price.ran_by_graph(batch.policy.name, one, batch.accesses, ratio)
