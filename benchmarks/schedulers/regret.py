@@ -2,7 +2,8 @@
 
 regret   adaptive's time / the best fixed policy's, less 1. Which policy is best is read off the first rounds, and both
          times off a final between adaptive and the three best: whoever is picked by a time is lucky in it, and of a
-         dozen policies that are nearly as good the luckiest would win by some per cent over itself
+         dozen policies that are nearly as good the luckiest would win by some per cent over itself. In the final, round
+         by round: the median of the ratios
 luckiest the same against whoever was best in the final, luck included
 noise    adaptive's time over that of the fixed policy that it chose, less 1, in the first rounds
 """
@@ -78,8 +79,8 @@ def point(knobs: Knobs, found: list[Measured], final: list[Measured]) -> dict[st
         "best": best.name,
         "best_ms": 1000 * best.median,
         "adaptive_ms": 1000 * adaptive.median,
-        "regret": adaptive.median / best.median - 1,
-        "luckiest": adaptive.median / min(one.median for one in rivals) - 1,
+        "regret": adaptive.over(best),
+        "luckiest": max(adaptive.over(one) for one in rivals),
         "noise": before.median / same.median - 1 if same else None,
         "chose": last.policy,
         "threads": last.threads,
@@ -183,24 +184,32 @@ def through_phases(
     return {"steps": steps, "seconds": seconds, "totals": totals, "chose": chose}
 
 
-def together(forms: list[dict[str, Any]]) -> dict[str, float]:
-    """Fixed policy -> adaptive's time over its time, at all costs of an operation alike: the geometric mean."""
-    return {
-        name: statistics.geometric_mean(_adaptive_to(d, name) for d in forms)
-        for name in forms[0]["first"]
-        if name != "adaptive"
-    }
+def together(forms: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Fixed policy -> adaptive's time over its time at all costs of an operation: of all seconds, and the geometric
+    mean, in which a form counts as much as another."""
+    out = {}
+    for name in forms[0]["first"]:
+        if name != "adaptive":
+            ratios, seconds = zip(*(_adaptive_to(d, name) for d in forms), strict=True)
+            theirs = sum(s / ratio for s, ratio in zip(seconds, ratios, strict=True))
+            out[name] = {"seconds": sum(seconds) / theirs, "mean": statistics.geometric_mean(ratios)}
+    return out
 
 
-def _adaptive_to(d: dict[str, Any], name: str) -> float:
+def _adaptive_to(d: dict[str, Any], name: str) -> tuple[float, float]:
+    """Adaptive's time over that of another; and its seconds, in the final."""
     totals = d["totals"] if name in d["totals"] else d["first"]
-    return float(totals["adaptive"]["sum"] / totals[name]["sum"])
+    return totals["adaptive"]["sum"] / totals[name]["sum"], d["totals"]["adaptive"]["sum"]
 
 
-def _print_together(ratios: dict[str, float]) -> None:
-    print("\nadaptive's time over that of each fixed policy, all of these together (geometric mean):")
-    for name, ratio in sorted(ratios.items(), key=lambda item: -item[1]):
-        print(f"  {name:24} {ratio:6.3f}")
+def _print_together(ratios: dict[str, dict[str, float]]) -> None:
+    print("\nadaptive's time over that of each fixed policy, all of these together: of all seconds, geometric mean")
+    ranked = sorted(ratios.items(), key=lambda item: -item[1]["seconds"])
+    for name, ratio in ranked:
+        print(f"  {name:24} {ratio['seconds']:6.3f} {ratio['mean']:6.3f}")
+    best, ratio = ranked[0]
+    answer = "beats every fixed policy" if ratio["seconds"] < 1 else f"does not beat {best}"
+    print(f"adaptive {answer} over all of them: {ratio['seconds']:.3f} of the best one's time")
 
 
 def _print_dynamic(d: dict[str, Any]) -> None:

@@ -33,10 +33,15 @@ _TRUST, _LEARNS, _DOUBT = 8, 3, 2
 # A large batch behind one that ran as those before it is not looked at. Neither is done if more events aborted than
 # lately, or fewer, by this share of all, and by so many times what may be chance.
 _ONE, _MOVED, _CHANCE = 1, 0.02, 3.0
+# A batch that is too small for a graph teaches nothing if it took as long as was thought, to within this ratio.
+_ABOUT = 0.7
 # What is known of batches is kept if the next is up to so many times as large.
 _KIN = 2.0
 # A graph that much larger than any before lies in memory that is touched for the first time: it says nothing of others.
 _LARGER = 1.2
+
+_NOTHING = Conducted(Policy.serial(), "")
+_NONE = 0, _NOTHING
 
 
 class Adaptive:
@@ -48,11 +53,11 @@ class Adaptive:
         self.price, self.retry = Price(), Retry()
         self.abort_ratio = 0.0
         self._lists = 1.0  # records that an event reaches, for each that is known without looking into its lists
-        self._last = Conducted(Policy.serial(), "")
+        self._last = _NOTHING
         self._looked = 0  # batches that were looked at
         # The last of them: its size, its threads, and how many of those like it may yet run as it did.
         self._events, self._threads, self._alike = 0, 0, 0
-        self._little_one = 0, 0.0, self._last  # events, their cost, and what was said of them
+        self._little_one = _NONE  # if the last batch was too small for a graph: its events, and what was said of it
         self._worth = 0  # batches in a row that seemed worth a graph
         self._reached = 0.0  # records that an event of the last large batch reached, if its lists had one each
         self._largest = 0  # events of the largest graph so far
@@ -61,6 +66,7 @@ class Adaptive:
         cost = self.price.one
         if cost is not None and 2 * cost * running.count < LITTLE:
             return self._little(running, cost)
+        self._little_one = _NONE
         late = _late(running.fixed["kind"])
         if late:
             self.kernel.run(running, 0, late)
@@ -140,13 +146,14 @@ class Adaptive:
 
     def _little(self, running: Running, cost: float) -> Conducted:
         """The short way of a batch that no graph could be worth: one that takes 0.1 ms feels every line of Python."""
-        self._loop(running, 0)
-        self._worth, self._alike = 0, 0
-        events, known, told = self._little_one
-        if events != running.count or not SAME * known < cost < known / SAME:
-            told = Conducted(policy("serial", 1), too_little(running.count, cost))
-            self._little_one = running.count, cost, told
-        self.chooser.last = "serial"
+        took, thought = self._timed(running, 0, running.count), cost * running.count
+        events, told = self._little_one
+        if events == running.count and _ABOUT * thought < took < thought / _ABOUT:
+            return told
+        self._took(running, 0, took)
+        self._worth, self._alike, self.chooser.last = 0, 0, "serial"
+        told = Conducted(policy("serial", 1), too_little(running.count, cost))
+        self._little_one = running.count, told
         return told
 
     def _plainly(self, running: Running, done: int, why: str) -> Conducted:
@@ -163,12 +170,12 @@ class Adaptive:
         return ran
 
     def _serially(self, running: Running, done: int, choice: Choice) -> Conducted:
-        self._loop(running, done)
+        self._took(running, done, self._timed(running, done, running.count))
         return Conducted(choice.policy, choice.why)
 
-    def _loop(self, running: Running, done: int) -> None:
+    def _took(self, running: Running, done: int, took: float) -> None:
+        """The serial loop ran the rest of a batch."""
         self.retry.ran_without()
-        took = self._timed(running, done, running.count)
         ratio = _aborted(running, done) if running.count >= _SAMPLED else self.abort_ratio
         self.price.ran(took, running.count - done, ratio)
 

@@ -129,8 +129,8 @@ class Chooser:
         was = self.found
         if was and was.threads == f.threads and SAME * was.events < f.events < was.events / SAME:
             f = replace(f, chain=was.chain, path=was.path, strata=was.strata, rounds=was.rounds)
-        least = min(self._seconds(f, one) for one in _candidates(f))
-        return least < (_BETTER_THAN_SERIAL if self.last == "serial" else 1.0) * f.work
+        enough = (_BETTER_THAN_SERIAL if self.last == "serial" else 1.0) * f.work
+        return any(self._seconds(f, one) < enough for one in _candidates(f))
 
     def hopeless(self, f: Features) -> bool:
         """Whether it would be run serially, as the last one was, even if events cost twice as much."""
