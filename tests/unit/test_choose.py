@@ -1,5 +1,6 @@
 """The adaptive policy's model: which schedule it expects to take the least time, and that it does not flap."""
 
+import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -123,6 +124,17 @@ def test_a_damaged_file_of_what_was_learned_is_not_read(tmp_path: Path, damaged:
     costs = Costs(tmp_path)
     spent_by(costs, "bfs/transaction/eager", entry=50e-9, more=60e-9)
     assert all(0.1 < factor <= 10.0 for factors in costs.known.values() for factor in factors)
+
+
+def test_a_policy_that_always_runs_comes_to_look_no_worse_than_the_others() -> None:
+    """Though what is lower is taken over sooner than what is higher, and times vary."""
+    costs, chance = Costs(), random.Random(0)
+    used, other = "bfs/transaction/eager", "dfs/transaction/eager"
+    for _ in range(400):
+        spent_by(costs, used, entry=60e-9 * chance.lognormvariate(0.0, 0.3), more=0.0)
+    assert costs.of(used, 2, 10_000).entry == pytest.approx(costs.of(other, 2, 10_000).entry, rel=0.05)
+    # Versions seem to cost nothing at all, which no factor says; nor does that of this one policy.
+    assert costs.of(used, 2, 10_000).versions == pytest.approx(costs.of(other, 2, 10_000).versions, rel=0.1)
 
 
 def test_a_slow_spell_of_the_machine_speaks_against_no_policy() -> None:
