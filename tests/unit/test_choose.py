@@ -292,6 +292,9 @@ def test_a_graph_tells_what_an_event_would_cost_without_it() -> None:
     assert price.one == pytest.approx(5e-6, rel=0.01)  # events have become dearer
     price.sampled(20e-6)
     assert price.one == 20e-6  # they are others
+    crowded = Price()
+    crowded.ran_by_graph(policy, 3e-6, accesses=4.0, threads=16)
+    assert crowded.one is not None and 2e-6 < crowded.one < 2.6e-6  # sixteen threads wait for each other's caches
 
 
 @pytest.mark.parametrize("batch", [600, 3_000])

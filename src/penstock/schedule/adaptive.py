@@ -260,7 +260,7 @@ class Adaptive:
         one, ratio = batch.ran / batch.count, _aborted(batch.running, batch.start)
         if batch.policy.unit != "transaction":
             one *= 1 - STOPPED * ratio  # the serial loop would have stopped where a piece aborts
-        self.price.ran_by_graph(batch.policy.name, one, batch.accesses, ratio)
+        self.price.ran_by_graph(batch.policy.name, one, batch.accesses, ratio, batch.policy.threads)
 
     def _learn(self, features: Features, batch: Batch, spent: dict[str, float]) -> None:
         self.chooser.costs.learn(

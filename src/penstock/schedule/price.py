@@ -6,11 +6,14 @@ since whatever else runs on the machine can only make them slower.
 
 from __future__ import annotations
 
+import math
+
 # A batch tells what an event costs, and not only what it costs at most, if calling the kernel is but a little of it.
 _TELLING, _TELLS = 512, 0.5e-3
 # How much longer an access takes on the versions that a graph's threads keep, in seconds: how fast that follows what is
-# seen when a batch runs by a graph behind one that did not, and its bounds. More, for events that abort.
-_FOLLOW, _LEAST, _MOST, _UNDONE = 0.3, -50e-9, 150e-9, 50e-9
+# seen when a batch runs by a graph behind one that did not, and its bounds. Until then, so much for each time that the
+# threads are doubled beyond two: they wait for each other's caches. More, for events that abort.
+_FOLLOW, _LEAST, _MOST, _CROWDED, _UNDONE = 0.3, -50e-9, 150e-9, 40e-9, 50e-9
 # A whole transaction that aborts stops there; in pieces, the others run to their end: so much more of it.
 STOPPED = 0.8
 # Batches say the same of themselves to within this ratio. One that differs was perhaps only held up.
@@ -39,14 +42,17 @@ class Price:
         self._told(one)
         self.said("serial", one)
 
-    def ran_by_graph(self, policy: str, one: float, accesses: float, abort_ratio: float = 0.0) -> None:
+    def ran_by_graph(
+        self, policy: str, one: float, accesses: float, abort_ratio: float = 0.0, threads: int = 2
+    ) -> None:
         """One event took so long on versions, and reached so many records."""
         undoing, known = _UNDONE * abort_ratio, self._versions
         if self._said[0] == "serial" and self.last is not None and accesses:
             serially = self.last * (1 - STOPPED * abort_ratio) / (1 - STOPPED * self._aborted)
             seen = min(max((one - serially) / accesses - undoing, _LEAST), _MOST)
             self._versions = seen if known is None else known + _FOLLOW * (seen - known)
-        self._told(max(one - accesses * ((self._versions or 0.0) + undoing), one / 2))
+        longer = _CROWDED * math.log2(threads / 2) if self._versions is None else self._versions
+        self._told(max(one - accesses * (longer + undoing), one / 2))
         self.said(policy, one)
 
     def sampled(self, one: float) -> None:
