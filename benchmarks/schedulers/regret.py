@@ -3,7 +3,7 @@
 regret   adaptive's time / the best fixed policy's, less 1. Which policy is best is read off the first rounds, and both
          times off a final between adaptive and the three best: whoever is picked by a time is lucky in it, and of a
          dozen policies that are nearly as good the luckiest would win by some per cent over itself. In the final, round
-         by round: the median of the ratios
+         by round: the mean of the middle half of the ratios
 luckiest the same against whoever was best in the final, luck included
 noise    adaptive's time over that of the fixed policy that it chose, less 1, in the first rounds
 """
