@@ -184,7 +184,7 @@ def test_a_batch_is_sampled_where_those_before_it_say_nothing_of_it(monkeypatch:
 
         monkeypatch.setattr(adaptive, "_sample", sample)
         for number, transfers in enumerate((0.0, 0.0, 0.0, 0.9, 0.9, 1.0, 0.0)):
-            adaptive._alike = 0  # every one is looked at
+            adaptive.alike.none_follows()  # every one is looked at
             db.run(replace(deposits, transfer_ratio=transfers).events(number), policy=ps.Policy.adaptive(2))
             assert adaptive.price.one is not None
         assert sampled == [0, 3, 6]

@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.execute.native import Kernel, Running
 from penstock.execute.order import LATE
+from penstock.schedule.alike import Alike
 from penstock.schedule.choose import LITTLE, Choice, Chooser, Features, policy, too_little
 from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
@@ -25,21 +26,14 @@ from penstock.schedule.versioned import Batch
 # The first events of a batch, run serially, tell what one costs: few if they are dear; in a small batch, none. A sample
 # should take so many times what calling the kernel does.
 _SAMPLES, _SAMPLED, _TIMES = (4, 16, 64, 256), 2048, 4
-# How fast the ratio of aborts that is remembered follows the one that is seen.
-_FOLLOW = 0.5
-# While batches are alike, so many are not looked at if looking would take much of their time; of those that are, one in
-# so many is learned from. Behind a graph that did not pay, fewer.
-_TRUST, _LEARNS, _DOUBT = 8, 3, 2
-# A large batch behind one that ran as those before it is not looked at. Neither is done if more events aborted than
-# lately, or fewer, by this share of all, and by so many times what may be chance.
-_ONE, _MOVED, _CHANCE = 1, 0.02, 3.0
+# While batches are alike, of those that are looked at one in so many is learned from.
+_LEARNS = 3
 # A batch that is too small for a graph teaches nothing if it took as long as was thought, to within this ratio.
 _ABOUT = 0.7
-# What is known of batches is kept if the next is up to so many times as large.
-_KIN = 2.0
 # A graph that much larger than any before lies in memory that is touched for the first time: it says nothing of others.
 _LARGER = 1.2
 
+ALL_LATE = Conducted(Policy.serial(), "all of it came too late to run")
 _NOTHING = Conducted(Policy.serial(), "")
 _NONE = 0, _NOTHING
 
@@ -50,13 +44,9 @@ class Adaptive:
     def __init__(self, kernel: Kernel, compiled: Compiled, costs: Costs) -> None:
         self.kernel, self.compiled = kernel, compiled
         self.chooser = Chooser(costs)
-        self.price, self.retry = Price(), Retry()
-        self.abort_ratio = 0.0
+        self.price, self.alike, self.retry = Price(), Alike(), Retry()
         self._lists = 1.0  # records that an event reaches, for each that is known without looking into its lists
         self._last = _NOTHING
-        self._looked = 0  # batches that were looked at
-        # The last of them: its size, its threads, and how many of those like it may yet run as it did.
-        self._events, self._threads, self._alike = 0, 0, 0
         self._little_one = _NONE  # if the last batch was too small for a graph: its events, and what was said of it
         self._worth = 0  # batches in a row that seemed worth a graph
         self._reached = 0.0  # records that an event of the last large batch reached, if its lists had one each
@@ -71,12 +61,11 @@ class Adaptive:
         if late:
             self.kernel.run(running, 0, late)
         if late == running.count:
-            return Conducted(policy("serial", 1), "all of it came too late to run")
+            return ALL_LATE
         self._last = self._run(running, threads, late)
-        ratio = _aborted(running, late)
-        if not self._steady(ratio, running.count - late) or (self.price.odd and self.price.looked):
-            self._alike = 0  # it ran as what came before, or was looked at so, and is not like that
-        self.abort_ratio += _FOLLOW * (ratio - self.abort_ratio)
+        self.alike.ran(_aborted(running, late), running.count - late)
+        if self.price.odd and self.price.looked:
+            self.alike.none_follows()  # what was thought of it is not so
         return self._last
 
     def _run(self, running: Running, threads: int, late: int) -> Conducted:
@@ -87,15 +76,13 @@ class Adaptive:
         large = events >= _SAMPLED
         if not known and not large:
             return self._plainly(running, late, "the first batch shows what an event costs")
-        self.price.looked = not self._like_the_last(events, threads)
+        self.price.looked = not (self.price.settled() and self.alike.as_the_last(events, threads))
         if not self.price.looked:
-            self._alike -= 1
             return self._again(running, late)
         reached = self.compiled.versioned.accesses(running.fixed["kind"][late:])
         news = large and self._are_others(reached)
         features = self._features(events, threads, reached)
-        kin = threads == self._threads and self._events / _KIN <= events <= _KIN * self._events
-        self._events, self._threads, self._alike, self._looked = events, threads, 0, self._looked + 1
+        kin = self.alike.look(events, threads)
         if self.retry.left(news or not kin, self.price.one or 0.0):
             return self._plainly(running, late, "by a graph, the last ones took longer than they would have without")
         if news:
@@ -112,24 +99,16 @@ class Adaptive:
         before, self._reached = self._reached, reached
         others = not SAME * before <= reached <= before / SAME
         if others:
-            self.chooser.found, self.price.one, self.price.last, self._lists = None, None, None, 1.0
+            self.price.drop()
+            self.chooser.found, self._lists = None, 1.0
         return others
-
-    def _steady(self, aborted: float, events: int) -> bool:
-        """Whether about as many events aborted as lately."""
-        chance = (self.abort_ratio * (1 - self.abort_ratio) / events) ** 0.5
-        return abs(aborted - self.abort_ratio) < max(_MOVED, _CHANCE * chance)
 
     # -- as the last one --------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Those that are like this one run as it does, for a while: looking takes a tenth of a small or cheap batch.
-        Not if it is itself the first of a new kind, whose cost is not known yet."""
-        self._alike = 0 if self.price.odd else _TRUST
-
-    def _like_the_last(self, events: int, threads: int) -> bool:
-        alike = threads == self._threads and SAME * self._events < events < self._events / SAME
-        return self._alike > 0 and alike and self.price.settled()
+        """Those like it run as it does; not if it is itself the first of its kind, whose cost is not known yet."""
+        if not self.price.odd:
+            self.alike.some_follow()
 
     def _again(self, running: Running, late: int) -> Conducted:
         policy, why = self._last.policy, self._last.why
@@ -151,7 +130,8 @@ class Adaptive:
         if events == running.count and _ABOUT * thought < took < thought / _ABOUT:
             return told
         self._took(running, 0, took)
-        self._worth, self._alike, self.chooser.last = 0, 0, "serial"
+        self.alike.none_follows()
+        self._worth, self.chooser.last = 0, "serial"
         told = Conducted(policy("serial", 1), too_little(running.count, cost))
         self._little_one = running.count, told
         return told
@@ -165,7 +145,7 @@ class Adaptive:
         self.retry.seems_dear()
         if self.retry.due and Chooser(Costs(), last="").worth_a_graph(features):
             self.retry.tries()
-            self._alike = 0
+            self.alike.none_follows()
             self.chooser.forget(features)
         return ran
 
@@ -176,7 +156,7 @@ class Adaptive:
     def _took(self, running: Running, done: int, took: float) -> None:
         """The serial loop ran the rest of a batch."""
         self.retry.ran_without()
-        ratio = _aborted(running, done) if running.count >= _SAMPLED else self.abort_ratio
+        ratio = _aborted(running, done) if running.count >= _SAMPLED else self.alike.abort_ratio
         self.price.ran(took, running.count - done, ratio)
 
     def _sample(self, running: Running, done: int) -> int:
@@ -208,12 +188,12 @@ class Adaptive:
             threads=threads,
             accesses=self._lists * reached,
             cut=self.compiled.versioned.cuts.any,
-            abort_ratio=self.abort_ratio,
+            abort_ratio=self.alike.abort_ratio,
         )
 
     def _rest(self, running: Running, features: Features, done: int) -> Conducted:
         """What is left of a batch once the cost of an event is known."""
-        small = self._events < _SAMPLED
+        small = self.alike.events < _SAMPLED
         if not self.chooser.worth_a_graph(features):
             if small:
                 self._settle()
@@ -247,12 +227,12 @@ class Adaptive:
         else:
             if not paid:
                 self.retry.has_lost(cost)
-            if not (paid and self.price.settled() and self._looked % _LEARNS):
+            if not (paid and self.price.settled() and self.alike.looked % _LEARNS):
                 self._learn(replace(features, cost=cost), batch, spent)
         if not paid:
-            self._alike = min(self._alike, _DOUBT)
+            self.alike.fewer_follow()
         elif not small and self.chooser.last == before:
-            self._alike = _ONE
+            self.alike.next_follows()
         return Conducted(choice.policy, choice.why, spent)
 
     def _hear(self, batch: Batch) -> None:

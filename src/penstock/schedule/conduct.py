@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.execute.native import Kernel, Running, cache_directory
 from penstock.plan.foresee import foresee
-from penstock.schedule.adaptive import Adaptive
+from penstock.schedule.adaptive import ALL_LATE, Adaptive
 from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
 from penstock.schedule.groups import groups, part, put_back
@@ -108,7 +108,7 @@ class Conductor:
 def nested(found: list[tuple[str, Conducted]]) -> Conducted:
     """How groups were run, told as one."""
     if not found:
-        return Conducted(Policy.serial(), "all of it came too late to run")
+        return ALL_LATE
     spent: dict[str, float] = {}
     for _, one in found:
         _add(spent, one.spent)

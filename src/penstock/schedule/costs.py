@@ -24,8 +24,8 @@ _FILE = "schedule-learned-2-{app}.json"  # the number: of what the factors mean
 # is touched for the first time, can only make a batch dearer. How much at first.
 _LOWER, _HIGHER, _AT_FIRST = 0.4, 0.1, 0.8
 # So much of that of what is one policy's own, lower and higher in the same proportion: or the one that runs would come
-# to look better than the others, or worse, for no more than having run. Of its first batch, which touches arrays that no
-# other needs, nothing.
+# to look better than the others, or worse, for no more than having run. Of its first batch, which touches arrays that
+# no other needs, nothing.
 _OWN = 0.1
 # One measurement that is far off must not count for much; nor must all that were.
 _LEAST, _MOST, _BOUNDS = 0.5, 3.0, (0.3, 10.0)

@@ -59,6 +59,10 @@ class Price:
         """The first events of a batch took so long, of which nothing else is known."""
         self.one, self.last = one, None
 
+    def drop(self) -> None:
+        """Of the events that come now, nothing is known."""
+        self.one = self.last = None
+
     def _told(self, one: float) -> None:
         self.one, self.last = min(one, self.last or one), one
 
