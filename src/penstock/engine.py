@@ -28,6 +28,7 @@ from penstock.declare.objects import Table
 from penstock.errors import InputError, StateError
 from penstock.execute import intake
 from penstock.execute.intake import Arrived
+from penstock.execute.memory import keep_what_is_freed
 from penstock.execute.native import Kernel, Result
 from penstock.execute.order import Ordered, order, titles
 from penstock.execute.waiting import ran, release
@@ -69,6 +70,7 @@ class Database:
     def __init__(self, plan: Plan, path: str | os.PathLike[str] | None = None, **options: Any) -> None:
         self.plan, self.program = plan, plan.program
         self.last_batch: BatchReport | None = None
+        keep_what_is_freed()
         begun = time.perf_counter()
         self._kernel = Kernel(plan)
         self._conductor = Conductor(self._kernel)

@@ -3,7 +3,10 @@
 import datetime as dt
 import enum
 import os
+import platform
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -737,3 +740,26 @@ def test_an_unsigned_result_of_a_udf_is_refused() -> None:
 def test_unusual_names_and_constants_mean_the_same_on_both_sides(make: Any) -> None:
     app, event = make()
     assert_same_outcomes(app.open().run([event]), app.reference().run([event]))
+
+
+FREED = """
+import resource, sys
+import numpy as np
+from penstock.execute.memory import keep_what_is_freed
+if sys.argv[1] == "kept":
+    keep_what_is_freed()
+for _ in range(5):  # batches
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    arrays = [np.ones(50_000) for _ in range(20)]
+    del arrays
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has to be told")
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_batch_finds_the_memory_that_the_one_before_it_freed(kept: bool) -> None:
+    """Or it is given back, and touched anew page by page: some 2,000 of them here."""
+    words = [sys.executable, "-c", FREED, "kept" if kept else "freed"]
+    faults = int(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+    assert faults < 50 if kept else faults > 1_000
