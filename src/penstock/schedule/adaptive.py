@@ -47,7 +47,9 @@ class Adaptive:
         self.price, self.alike, self.retry = Price(), Alike(), Retry()
         self._lists = 1.0  # records that an event reaches, for each that is known without looking into its lists
         self._last = _NOTHING
-        self._little_one = _NONE  # if the last batch was too small for a graph: its events, and what was said of it
+        self._little_one = (
+            _NONE  # if the last batch was too small for a graph, and as thought: its events, and what was said
+        )
         self._worth = 0  # batches in a row that seemed worth a graph
         self._reached = 0.0  # records that an event of the last large batch reached, if its lists had one each
         self._largest = 0  # events of the largest graph so far
@@ -126,14 +128,16 @@ class Adaptive:
     def _little(self, running: Running, cost: float) -> Conducted:
         """The short way of a batch that no graph could be worth: one that takes 0.1 ms feels every line of Python."""
         took, thought = self._timed(running, 0, running.count), cost * running.count
+        as_thought = _ABOUT * thought < took < thought / _ABOUT
         events, told = self._little_one
-        if events == running.count and _ABOUT * thought < took < thought / _ABOUT:
+        if as_thought and events == running.count:
             return told
         self._took(running, 0, took)
         self.alike.none_follows()
         self._worth, self.chooser.last = 0, "serial"
-        told = Conducted(policy("serial", 1), too_little(running.count, cost))
-        self._little_one = running.count, told
+        told = Conducted(policy("serial", 1), too_little(running.count, self.price.one or cost))
+        # Behind one that was held up, or is the first of dearer ones, the next is heard too.
+        self._little_one = (running.count, told) if as_thought else _NONE
         return told
 
     def _plainly(self, running: Running, done: int, why: str) -> Conducted:

@@ -23,9 +23,9 @@ _FILE = "schedule-learned-2-{app}.json"  # the number: of what the factors mean
 # How much of a new measurement is taken over, if it is lower and if it is higher: whatever else runs, and memory that
 # is touched for the first time, can only make a batch dearer. How much at first.
 _LOWER, _HIGHER, _AT_FIRST = 0.4, 0.1, 0.8
-# So much of that of what is one policy's own, lower and higher in the same proportion: or the one that runs would come
-# to look better than the others, or worse, for no more than having run. Of its first batch, which touches arrays that
-# no other needs, nothing.
+# So much of that is thought to be one policy's own, lower and higher in the same proportion: or the one that runs would
+# come to look better than the others, or worse, for no more than having run. Of its first batch, which touches arrays
+# that no other needs, nothing.
 _OWN = 0.1
 # One measurement that is far off must not count for much; nor must all that were.
 _LEAST, _MOST, _BOUNDS = 0.5, 3.0, (0.3, 10.0)
@@ -134,9 +134,10 @@ class Costs:
             known[f"{name}:{where}"] = _AS_THOUGHT
         else:
             known[where] = common = _times(every, off, _LOWER, _HIGHER)
-            # Where what is common cannot go any further, the rest is not this policy's own either.
-            start, entry, more = (1.0 if c in _BOUNDS else o for o, c in zip(off, common, strict=True))
-            known[f"{name}:{where}"] = _times(own, (start, entry, more), _OWN * _LOWER, _OWN * _HIGHER)
+            # A part of how far that went: beyond its bounds, the rest is not this policy's own either.
+            known[f"{name}:{where}"] = _bounded(
+                *(o * (c / e) ** _OWN for o, c, e in zip(own, common, every, strict=True))
+            )
         for other in _FIRST:
             fading = known.get(f"{other}:{where}")
             if fading is not None and other != name:
