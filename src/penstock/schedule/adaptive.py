@@ -28,14 +28,15 @@ from penstock.schedule.versioned import Batch
 _SAMPLES, _SAMPLED, _TIMES = (4, 16, 64, 256), 2048, 4
 # While batches are alike, of those that are looked at one in so many is learned from.
 _LEARNS = 3
-# A batch that is too small for a graph teaches nothing if it took as long as was thought, to within this ratio.
-_ABOUT = 0.7
+# A batch that is too small for a graph teaches nothing if it took as long as was thought, to within this ratio; nor if
+# it did not and is the first: perhaps it was held up. So many in a row are heard, and the one behind them.
+_ABOUT, _HEARD = 0.7, 2
 # A graph that much larger than any before lies in memory that is touched for the first time: it says nothing of others.
 _LARGER = 1.2
 
 ALL_LATE = Conducted(Policy.serial(), "all of it came too late to run")
 _NOTHING = Conducted(Policy.serial(), "")
-_NONE = 0, _NOTHING
+_NONE = 0, _NOTHING, 0
 
 
 class Adaptive:
@@ -48,7 +49,7 @@ class Adaptive:
         self._lists = 1.0  # records that an event reaches, for each that is known without looking into its lists
         self._last = _NOTHING
         self._little_one = (
-            _NONE  # if the last batch was too small for a graph, and as thought: its events, and what was said
+            _NONE  # the last batch, if it was too small for a graph: its events, what was said, odd ones in a row
         )
         self._worth = 0  # batches in a row that seemed worth a graph
         self._reached = 0.0  # records that an event of the last large batch reached, if its lists had one each
@@ -129,15 +130,16 @@ class Adaptive:
         """The short way of a batch that no graph could be worth: one that takes 0.1 ms feels every line of Python."""
         took, thought = self._timed(running, 0, running.count), cost * running.count
         as_thought = _ABOUT * thought < took < thought / _ABOUT
-        events, told = self._little_one
-        if as_thought and events == running.count:
+        events, told, odd = self._little_one
+        odd = 0 if as_thought and odd < _HEARD else odd + 1
+        if events == running.count and odd < _HEARD:
+            self._little_one = events, told, odd
             return told
         self._took(running, 0, took)
         self.alike.none_follows()
         self._worth, self.chooser.last = 0, "serial"
         told = Conducted(policy("serial", 1), too_little(running.count, self.price.one or cost))
-        # Behind one that was held up, or is the first of dearer ones, the next is heard too.
-        self._little_one = (running.count, told) if as_thought else _NONE
+        self._little_one = running.count, told, 0 if as_thought else _HEARD
         return told
 
     def _plainly(self, running: Running, done: int, why: str) -> Conducted:
