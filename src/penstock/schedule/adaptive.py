@@ -57,7 +57,7 @@ class Adaptive:
 
     def run(self, running: Running, threads: int) -> Conducted:
         cost = self.price.one
-        if cost is not None and 2 * cost * running.count < LITTLE:
+        if cost is not None and cost * running.count < LITTLE:
             return self._little(running, cost)
         self._little_one = _NONE
         late = _late(running.fixed["kind"])
