@@ -218,8 +218,7 @@ def _print_together(ratios: dict[str, dict[str, float]]) -> None:
     for name, ratio in ranked:
         print(f"  {name:24} {ratio['seconds']:6.3f} {ratio['mean']:6.3f}")
     best, ratio = ranked[0]
-    answer = "beats every fixed policy" if ratio["seconds"] < 1 else f"does not beat {best}"
-    print(f"adaptive {answer} over all of them: {ratio['seconds']:.3f} of the best one's time")
+    _print_verdict(best, ratio["seconds"], " over all of them")
 
 
 def _print_dynamic(d: dict[str, Any]) -> None:
@@ -230,5 +229,10 @@ def _print_dynamic(d: dict[str, Any]) -> None:
         print(title)
         for name, total in sorted(totals.items(), key=lambda item: item[1]["sum"]):
             print(f"{name:22}" + "".join(f"{total[phase]:11.4f}" for phase in phases))
-    answer = "beats every fixed policy" if d["beats_every_fixed"] else f"does not beat {d['best_fixed']}"
-    print(f"adaptive {answer}: {d['adaptive_to_best']:.3f} of the best one's time")
+    _print_verdict(d["best_fixed"], d["adaptive_to_best"])
+
+
+def _print_verdict(best: str, ratio: float, over: str = "") -> None:
+    """ratio: adaptive's time over that of the best fixed policy."""
+    answer = "beats every fixed policy" if ratio < 1 else f"does not beat {best}"
+    print(f"adaptive {answer}{over}: {ratio:.3f} of the best one's time")
