@@ -29,13 +29,13 @@ from penstock.errors import InputError, StateError
 from penstock.execute import intake
 from penstock.execute.intake import Arrived
 from penstock.execute.memory import keep_what_is_freed
-from penstock.execute.native import Kernel, Result
-from penstock.execute.order import Ordered, order, titles
+from penstock.execute.native import Kernel
+from penstock.execute.order import order, titles
 from penstock.execute.waiting import ran, release
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.plan.ir import Plan
 from penstock.publish.gate import Gate
-from penstock.publish.outcomes import Outcomes
+from penstock.publish.outcomes import Outcomes, Told
 from penstock.publish.store import Durable, Memory
 from penstock.publish.stream import Stream
 from penstock.publish.view import View
@@ -263,13 +263,13 @@ class Database:
             conducted = self._conductor.run(running, policy)
             result = running.result
             watch.ends("execute")
-            out = self._outcomes.table(ordered, result, self._tables.strings, version)
+            told = self._outcomes.table(ordered, result, self._tables.strings, version)
             watch.ends("publish")
-            stored = self._store.prepare(self._tables, ran(arrived, late), out, stream, asked.id)
+            stored = self._store.prepare(self._tables, ran(arrived, late), told.table, stream, asked.id)
             watch.ends("commit")
-            report = self._report(version, conducted, result, ordered, stream, watch)
+            report = self._report(version, conducted, told, stream, watch)
             self._tables.end_batch()
-        return Prepared(asked, out, stored, report)
+        return Prepared(asked, told.table, stored, report)
 
     def _commit(self, prepared: Prepared) -> None:
         begun = time.perf_counter()
@@ -308,23 +308,20 @@ class Database:
         self,
         version: int,
         conducted: Conducted,
-        result: Result,
-        ordered: Ordered,
+        told: Told,
         stream: Stream,
         watch: Stopwatch,
     ) -> BatchReport:
-        counts = np.bincount(result.code, minlength=1)
-        late = 0 if ordered.late is None else int(ordered.late.sum())
         reasons = self._kernel.layout.reasons
         return BatchReport(
             version=version,
             policy=conducted.name,
             why=conducted.why,
-            events=int(result.code.size),
-            committed=int(counts[0]) - late,
-            late=late,
+            events=told.table.num_rows,
+            committed=told.committed,
+            late=told.late,
             held=stream.waiting.count,
-            aborted={reasons[code - 1]: int(n) for code, n in enumerate(counts) if code and n},
+            aborted={reason: n for reason, n in zip(reasons, told.counts[1:], strict=True) if n},
             changes=self._tables.dirty_count(),
             seconds=watch.seconds,
             threads=conducted.policy.threads,

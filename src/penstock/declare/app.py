@@ -150,7 +150,7 @@ class Declarations:
             found = annotation.definition
         else:
             # Under `from __future__ import annotations` it is the event's name.
-            found = next((e for e in self.program.events if e.name == str(annotation).rpartition(".")[2]), None)
+            found = self.program.event(str(annotation).rpartition(".")[2])
         if found is None or found not in self.program.events:
             declared = ", ".join(e.name for e in self.program.events) or "none yet"
             raise DeclarationError(f"{where}: {annotation!r} is not an event of app '{self.program.name}' ({declared})")

@@ -88,19 +88,21 @@ class EventDef:
     fields: tuple[Field, ...]
     order: str  # the field that places the event in time
     id: str | None  # the field that breaks ties
-    # Every batch asks for it, so it is made once.
+    # Every batch asks for these, so they are made once.
     _arrow: pa.Schema = field(init=False, repr=False, compare=False)
+    _places: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         schema = pa.schema([pa.field(f.name, f.type.arrow()) for f in self.fields])
         object.__setattr__(self, "_arrow", schema)
+        object.__setattr__(self, "_places", {f.name: i for i, f in enumerate(self.fields)})
 
     def field(self, name: str) -> Field | None:
         return next((f for f in self.fields if f.name == name), None)
 
     def place(self, name: str) -> int:
         """Which of the fields has this name."""
-        return next(i for i, f in enumerate(self.fields) if f.name == name)
+        return self._places[name]
 
     def type_of(self, name: str) -> Type:
         return self.fields[self.place(name)].type
@@ -124,12 +126,27 @@ class Program:
     transactions: tuple[TransactionDef, ...] = ()
     # Field name -> type of what the transactions return, in order of first mention; filled by the planner.
     returns: tuple[tuple[str, Type], ...] = field(default=())
+    # Every batch asks for these by an event's name, so they are made once.
+    _kinds: dict[str, int] = field(init=False, repr=False, compare=False)
+    _by_event: dict[str, TransactionDef] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_kinds", {e.name: kind for kind, e in enumerate(self.events)})
+        object.__setattr__(self, "_by_event", {t.event.name: t for t in self.transactions})
 
     def table(self, name: str) -> TableDef:
         return next(t for t in self.tables if t.name == name)
 
+    def event(self, name: str) -> EventDef | None:
+        kind = self._kinds.get(name)
+        return None if kind is None else self.events[kind]
+
+    def kind(self, event: EventDef) -> int:
+        """Which of the events it is."""
+        return self._kinds[event.name]
+
     def transaction_of(self, event: EventDef) -> TransactionDef | None:
-        return next((t for t in self.transactions if t.event.name == event.name), None)
+        return self._by_event.get(event.name)
 
     def order_type(self) -> Type | None:
         """The type of ts, which all events share."""

@@ -149,7 +149,7 @@ def _event(program: Program, who: Any, where: str) -> EventDef:
     """The event of this program that the user named."""
     definition = who.definition if isinstance(who, EventType) else who
     name = definition.name if isinstance(definition, EventDef) else str(definition)
-    event = next((e for e in program.events if e.name == name), None)
+    event = program.event(name)
     if event is None or (isinstance(definition, EventDef) and definition is not event and definition != event):
         declared = ", ".join(e.name for e in program.events) or "none"
         raise InputError(f"{where}: '{name}' is not an event of app '{program.name}'; its events are {declared}")

@@ -15,6 +15,7 @@ import tempfile
 import threading
 from copy import copy
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from numba import types
 from penstock._version import __version__
 from penstock.declare.types import Type
 from penstock.execute import kernels, steps
-from penstock.execute.codegen.layout import FULL_LOG, Argument
+from penstock.execute.codegen.layout import FULL_LOG, Argument, table_arguments
 from penstock.execute.codegen.program import generate
 from penstock.execute.intake import Arrived
 from penstock.execute.order import Ordered
@@ -34,7 +35,7 @@ from penstock.plan.ir import Plan
 from penstock.state import hashing, jit, prefetch, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
-from penstock.state.tables import Tables
+from penstock.state.tables import Parts, Tables
 
 _loading = threading.Lock()
 _unfinished: list[str] = []  # modules that are being loaded
@@ -42,6 +43,7 @@ _unfinished: list[str] = []  # modules that are being loaded
 _HELPERS = (kernels, steps, hashing, jit, prefetch, strings)
 # Straight-line transactions write at most this often; loops grow the log when they need to.
 LOG_SIZE = 1 << 14
+_NO_LITERALS = np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +60,14 @@ class Running:
 
     tables: Tables
     result: Result
+    parts: Parts
     fixed: dict[str, Any]
     count: int
 
-    def arguments(self, wanted: tuple[Argument, ...]) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """What does not change while the batch runs, and the tables as they are now."""
         pool = self.tables.strings
-        out = self.fixed | {"text_at": pool.starts, "text": pool.data}
-        for argument in wanted:
-            if argument.owner == "table":
-                out[argument.name] = self.tables[argument.of].part(argument.part)
-        return out
+        return self.fixed | self.tables.parts(self.parts) | {"text_at": pool.starts, "text": pool.data}
 
 
 class Kernel:
@@ -76,14 +75,18 @@ class Kernel:
         self.plan = plan
         self.source, self.layout = generate(plan)
         self.function = self._compile()
+        self._arguments = itemgetter(*self.layout.names)
+        tables = range(len(plan.program.tables))
+        self._parts = tuple((a.name, a.of, a.part) for number in tables for a in table_arguments(plan, number))
         self._fields = _fields(plan, self.layout.arguments)
+        self._returns = [(f"o{k}", f"h{k}", dtype(t)) for k, (_, t) in enumerate(plan.program.returns)]
         self._literals = pa.array(self.layout.literals, pa.string())
-        self._log = [np.zeros(LOG_SIZE, np.int64) for _ in range(4)]
+        self._log = _log(LOG_SIZE)
 
     def twin(self) -> Kernel:
         """The same kernel with logs of its own, to run beside this one."""
         other = copy(self)
-        other._log = [np.zeros(LOG_SIZE, np.int64) for _ in range(4)]
+        other._log = _log(LOG_SIZE)
         return other
 
     # -- compiling --------------------------------------------------------------------------
@@ -115,30 +118,27 @@ class Kernel:
         return lanes
 
     def begin(self, tables: Tables, batch: Ordered, lanes: dict[str, Any], number: int) -> Running:
-        n = batch.count
-        fields = tuple((np.zeros(n, dtype(t)), np.zeros(n, np.bool_)) for _, t in self.plan.program.returns)
-        result = Result(np.zeros(n, np.int32), fields)
-        literals = tables.strings.intern(self._literals) if self.layout.literals else np.zeros(1, np.int64)
-        arguments = {"batch": number, "kind": batch.kind, "pos": batch.pos, "code": result.code, "literals": literals}
-        for k, (values, given) in enumerate(fields):
-            arguments[f"o{k}"], arguments[f"h{k}"] = values, given
-        return Running(tables, result, arguments | lanes, n)
+        n, code = batch.count, np.zeros(batch.count, np.int32)
+        literals = tables.strings.intern(self._literals) if self.layout.literals else _NO_LITERALS
+        fixed = {"batch": number, "kind": batch.kind, "pos": batch.pos, "code": code, "literals": literals}
+        fields = []
+        for values, given, lane in self._returns:
+            fixed[values], fixed[given] = field = np.zeros(n, lane), np.zeros(n, np.bool_)
+            fields.append(field)
+        return Running(tables, Result(code, tuple(fields)), self._parts, fixed | lanes, n)
 
     def run(self, running: Running, start: int = 0, stop: int | None = None) -> None:
         """Run these events of a batch, one after the other."""
         stop = running.count if stop is None else stop
-        info = np.zeros(1, np.int64)
         while start < stop:
-            arguments = running.arguments(self.layout.arguments)
-            arguments |= zip(("undo_what", "undo_at", "undo_old", "touched"), self._log, strict=True)
-            arguments |= {"info": info, "start": start, "stop": stop}
-            start = int(self.function(*[arguments[argument.name] for argument in self.layout.arguments]))
+            arguments = running.arguments() | self._log | {"start": start, "stop": stop}
+            start = int(self.function(*self._arguments(arguments)))
             if start < stop:
-                self._grow(running.tables, int(info[0]))
+                self._grow(running.tables, int(self._log["info"][0]))
 
     def _grow(self, tables: Tables, what: int) -> None:
         if what == FULL_LOG:
-            self._log = [np.zeros(2 * a.size, np.int64) for a in self._log]
+            self._log = _log(2 * self._log["touched"].size)
         else:
             table = tables[self.plan.program.tables[what].name]
             table.reserve(table.capacity)
@@ -205,9 +205,14 @@ def _fields(plan: Plan, arguments: tuple[Argument, ...]) -> tuple[_Field, ...]:
 
 def _lane(array: Any) -> Any:
     """An array as kernels take it from an event: not to be written to."""
-    if array.flags.writeable:
-        array.setflags(write=False)
+    array.setflags(write=False)
     return array
+
+
+def _log(size: int) -> dict[str, Any]:
+    """What a kernel undoes an event by, and says of what is full."""
+    out = {name: np.zeros(size, np.int64) for name in ("undo_what", "undo_at", "undo_old", "touched")}
+    return out | {"info": np.zeros(1, np.int64)}
 
 
 def _event_dtype(argument: Argument) -> Any:

@@ -39,12 +39,12 @@ class Ordered:
 _RADIX_BITS = 11
 # Added to the kind of an event that is late: no transaction has that kind, so the kernel passes over it.
 LATE = 128
-_NO_TIMES = np.zeros(0, np.int64)
+_NO_ROWS = np.zeros(0, np.int64)
 
 
 @kernel
-def _is_sorted(ts: Any) -> Any:
-    for i in range(1, ts.size):
+def _is_sorted(ts: Any, start: Any, stop: Any) -> Any:
+    for i in range(start + 1, stop):
         if ts[i] < ts[i - 1]:
             return False
     return True
@@ -87,25 +87,16 @@ def _radix(ts: Any) -> Any:
 
 
 @kernel
-def _kinds(order: Any, starts: Any, kinds: Any, kind: Any, pos: Any) -> None:
-    for i in range(order.size):
-        t = 0
-        while t + 1 < kinds.size and order[i] >= starts[t + 1]:
-            t += 1
-        kind[i] = kinds[t]
-        pos[i] = order[i] - starts[t]
-
-
-@kernel
-def _merge(ts: Any, starts: Any, stops: Any) -> Any:
-    """A stable argsort of runs that are sorted each."""
-    n, runs = ts.size, starts.size
+def _merge(ts: Any, ends: Any) -> Any:
+    """A stable argsort of runs that are sorted each, and end here."""
+    n, runs = ts.size, ends.size
     out = np.empty(n, np.int64)
-    at = starts.copy()
+    at = np.zeros(runs, np.int64)
+    at[1:] = ends[:-1]
     for i in range(n):
         best, best_ts = -1, np.int64(0)
         for r in range(runs):
-            if at[r] < stops[r] and (best < 0 or ts[at[r]] < best_ts):
+            if at[r] < ends[r] and (best < 0 or ts[at[r]] < best_ts):
                 best, best_ts = r, ts[at[r]]
         out[i] = at[best]
         at[best] += 1
@@ -135,49 +126,59 @@ def _merge_two(ts: Any, middle: Any) -> Any:
     return out
 
 
-def _argsort(ts: Any, starts: list[int], ends: list[int]) -> Any:
-    """The order of ts, stable; None where it is in order. starts, ends: of each table's rows."""
-    if _is_sorted(ts):
-        return None
-    if len(starts) == 1 or not all(_is_sorted(ts[a:b]) for a, b in zip(starts, ends, strict=True)):
-        return _radix(ts)
-    if len(starts) == 2:
-        return _merge_two(ts, starts[1])
-    return _merge(ts, np.array(starts, np.int64), np.array(ends, np.int64))
+@kernel
+def _argsort(ts: Any, ends: Any) -> Any:
+    """The order of ts, stable; empty where it is in order already. ends: of each table's rows."""
+    if _is_sorted(ts, 0, ts.size):
+        return np.empty(0, np.int64)
+    start = 0
+    for end in ends:
+        if not _is_sorted(ts, start, end):
+            return _radix(ts)
+        start = end
+    return _merge_two(ts, ends[0]) if ends.size == 2 else _merge(ts, ends)
+
+
+@kernel
+def _lay_out(given: Any, place: Any, ends: Any, kinds: Any, kind: Any, pos: Any, ts: Any) -> None:
+    """The kind of each event, its row and its time, by its place among the rows of all tables; empty: as they lie."""
+    for i in range(given.size):
+        at = place[i] if place.size else i
+        start, t = 0, 0
+        while at >= ends[t]:
+            start = ends[t]
+            t += 1
+        kind[i], pos[i], ts[i] = kinds[t], at - start, given[at]
 
 
 def order(program: Program, arrived: list[Arrived], late: list[Any] | None = None) -> Ordered:
     """late: for each of `arrived`, which of its rows are late; None for none."""
     marks = _marks(arrived, late)
     arrived = [a for a in arrived if a.table.num_rows]
+    if not arrived:
+        return Ordered((), np.zeros(0, np.uint8), _NO_ROWS, _NO_ROWS, None, marks)
     columns = [times(a.column(a.event.order)) for a in arrived]
-    ts = columns[0] if len(columns) == 1 else np.concatenate([_NO_TIMES, *columns])
-    ends = list(accumulate(c.size for c in columns))
-    starts = [0, *ends[:-1]]
-    arrival = None if _in_turn(arrived, starts) else np.concatenate([a.arrival for a in arrived])
-    place = _ties(arrived, ts, _argsort(ts, starts, ends), arrival)
-    kinds = [program.events.index(a.event) for a in arrived]
-    n = ts.size
-    if len(arrived) <= 1:
-        kind = np.full(n, kinds[0] if kinds else 0, np.uint8)
-        pos = np.arange(n) if place is None else place
-    else:
-        kind, pos = np.empty(n, np.uint8), np.empty(n, np.int64)
-        ordered = np.arange(n) if place is None else place
-        _kinds(ordered, np.array(starts, np.int64), np.array(kinds, np.uint8), kind, pos)
-    if place is not None:
-        ts, marks = ts[place], None if marks is None else marks[place]
+    given = columns[0] if len(columns) == 1 else np.concatenate(columns)
+    n, ends = given.size, np.array(list(accumulate(map(len, columns))))
+    place = _argsort(given, ends)
+    if any(a.event.id for a in arrived) or not _in_turn(arrived):
+        place = _by_id(arrived, given, place)
+    kind, pos, ts = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
+    _lay_out(given, place, ends, np.array([program.kind(a.event) for a in arrived], np.uint8), kind, pos, ts)
     if marks is not None:
+        marks = marks[place] if place.size else marks
         kind[marks] |= LATE
-    return Ordered(tuple(arrived), kind, pos, ts, place, marks)
+    return Ordered(tuple(arrived), kind, pos, ts, place if place.size else None, marks)
 
 
-def _in_turn(arrived: list[Arrived], starts: list[int]) -> bool:
+def _in_turn(arrived: list[Arrived]) -> bool:
     """Whether the tables' rows, one table after the other, lie in the order in which they arrived."""
-    return all(
-        a.arrival[0] == start and a.arrival[-1] == start + a.arrival.size - 1
-        for a, start in zip(arrived, starts, strict=False)
-    )
+    start = 0
+    for a in arrived:
+        if a.arrival[0] != start or a.arrival[-1] != start + a.arrival.size - 1:
+            return False
+        start += a.arrival.size
+    return True
 
 
 def _marks(arrived: list[Arrived], late: list[Any] | None) -> Any:
@@ -188,19 +189,18 @@ def _marks(arrived: list[Arrived], late: list[Any] | None) -> Any:
     return np.concatenate([n if one is None else one for n, one in zip(none, late, strict=True)])
 
 
-def _ties(arrived: list[Arrived], ts: Any, place: Any, arrival: Any) -> Any:
-    """Put events of one ts in order of (has an id, id, arrival)."""
-    if arrival is None and not any(a.event.id for a in arrived):
-        return place  # radix is stable, and rows lie in arrival order
-    ordered = np.arange(ts.size) if place is None else place
+def _by_id(arrived: list[Arrived], ts: Any, place: Any) -> Any:
+    """Put events of one ts in order of (has an id, id, arrival). They are already if none has an id and rows lie in the
+    order in which they arrived, for sorting was stable."""
+    ordered = place if place.size else np.arange(ts.size)
     times = ts[ordered]
     same = np.flatnonzero(times[1:] == times[:-1])
     if same.size == 0:
         return place
     tied = np.unique(np.concatenate([same, same + 1]))  # places in the order that share their ts with a neighbour
     rows = ordered[tied]
-    keys = {"ts": times[tied], "id": _ids(arrived, rows), "arrival": rows if arrival is None else arrival[rows]}
-    table = pa.table(keys)
+    arrival = np.concatenate([a.arrival for a in arrived])[rows]
+    table = pa.table({"ts": times[tied], "id": _ids(arrived, rows), "arrival": arrival})
     sort_keys = [(name, "ascending", "at_start") for name in ("ts", "id", "arrival")]
     inside = pc.sort_indices(table, sort_keys=sort_keys).to_numpy()
     out = ordered.copy()
@@ -223,7 +223,7 @@ def _ids(arrived: list[Arrived], rows: Any) -> pa.Array:
 
 def titles(program: Program, batch: Ordered) -> list[str]:
     """Each event as a person would write it, in order."""
-    tables = {program.events.index(a.event): a for a in batch.arrived}
+    tables = {program.kind(a.event): a for a in batch.arrived}
     out = []
     for kind, row in zip(batch.kind.tolist(), batch.pos.tolist(), strict=True):
         arrived = tables[kind & ~LATE]

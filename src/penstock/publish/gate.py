@@ -17,18 +17,12 @@ class Gate:
     def __init__(self, app: str) -> None:
         self._app = app
         self._turnstile, self._lock = threading.Lock(), threading.Lock()
+        self._writing, self._whole = _Writing(self), _Whole(self)
         self.closed = False
         self._failure = ""
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        with self._turnstile:
-            self._lock.acquire()
-        try:
-            self._refuse_unusable()
-            yield
-        finally:
-            self._lock.release()
+    def writing(self) -> _Writing:
+        return self._writing
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -43,14 +37,25 @@ class Gate:
             was_open, self.closed = not self.closed, True
             yield was_open
 
-    @contextmanager
-    def whole(self) -> Iterator[None]:
+    def whole(self) -> _Whole:
         """What fails in here leaves memory and disk apart: nothing more may run."""
+        return self._whole
+
+    def enter(self) -> None:
+        """As the writer, until `leave`."""
+        with self._turnstile:
+            self._lock.acquire()
         try:
-            yield
-        except BaseException as error:
-            self._failure = f"{type(error).__name__}: {error}"  # not the error itself, which holds all it has seen
+            self._refuse_unusable()
+        except StateError:
+            self._lock.release()
             raise
+
+    def leave(self) -> None:
+        self._lock.release()
+
+    def fails(self, error: BaseException) -> None:
+        self._failure = f"{type(error).__name__}: {error}"  # not the error itself, which holds all it has seen
 
     @property
     def broken(self) -> bool:
@@ -64,3 +69,29 @@ class Gate:
             raise StateError(
                 f"a batch of app '{self._app}' failed half-way ({self._failure}); close the database and open it again"
             )
+
+
+# Every batch passes these two, and a small one feels what a generator would cost.
+
+
+class _Writing:
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def __enter__(self) -> None:
+        self._gate.enter()
+
+    def __exit__(self, *_: object) -> None:
+        self._gate.leave()
+
+
+class _Whole:
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._gate.fails(error)

@@ -34,7 +34,7 @@ def part(running: Running, places: Any) -> Running:
     own = {"kind": running.fixed["kind"][places], "pos": running.fixed["pos"][places], "code": result.code}
     for k, (values, given) in enumerate(fields):
         own |= {f"o{k}": values, f"h{k}": given}
-    return Running(running.tables, result, running.fixed | own, int(places.size))
+    return Running(running.tables, result, running.parts, running.fixed | own, int(places.size))
 
 
 def put_back(running: Running, places: Any, own: Running) -> None:

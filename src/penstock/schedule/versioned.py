@@ -132,7 +132,7 @@ class Batch:
 
     def given(self, wanted: tuple[Argument, ...]) -> dict[str, Any]:
         """What does not change while these events run; what lies by event, from the first of them on."""
-        out = self.running.arguments(wanted)
+        out = self.running.arguments()
         for argument in wanted:
             if argument.owner == "out" or argument.part in ("kind", "pos", "code"):
                 out[argument.name] = out[argument.name][self.start : self.stop]

@@ -70,7 +70,7 @@ def by_event(program: Program, sources: dict[Any, Any]) -> dict[EventDef, Any]:
     out = {}
     for key, source in sources.items():
         name = key if isinstance(key, str) else getattr(getattr(key, "definition", None), "name", repr(key))
-        event = next((e for e in program.events if e.name == name), None)
+        event = program.event(name)
         if event is None or program.transaction_of(event) is None:
             names = ", ".join(t.event.name for t in program.transactions)
             raise InputError(f"app '{program.name}' has no transaction for event {name}; it has {names}")
@@ -97,7 +97,7 @@ def pack(spark: Any, program: Program, sources: dict[EventDef, Any], state: str)
         direct = isinstance(source, Files)
         frame = file_names(spark, source, event.name, state) if direct else source
         columns = [
-            F.lit(program.events.index(event)).alias("kind"),
+            F.lit(program.kind(event)).alias("kind"),
             (F.col("place") if direct else F.lit(None).cast("long")).alias("place"),
             (F.col("file") if direct else F.lit(None).cast("string")).alias("file"),
         ]

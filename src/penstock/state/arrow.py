@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.declare.types import Type
 from penstock.state.jit import kernel
+from penstock.state.lanes import dtype
 from penstock.state.strings import Strings
 
 _NONE_NULL = np.zeros(0, np.bool_)
@@ -27,39 +28,52 @@ def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 def from_arrow(column: pa.ChunkedArray | pa.Array, type_: Type, strings: Strings) -> Any:
     """A column as a lane; what lies under a null means nothing."""
     array = one_chunk(column)
-    n, offset = len(array), array.offset
     if type_.kind == "str":
         return strings.intern(array)
-    if n == 0:
-        return np.zeros(0, np.float64 if type_.kind == "float" else np.bool_ if type_.kind == "bool" else np.int64)
-    data = array.buffers()[1]
-    if type_.kind == "decimal":
-        # decimal128 is two words, low one first; 18 digits fit in the low one, sign and all.
-        return np.frombuffer(data, np.int64, 2 * n, offset * 16)[::2].copy()
-    if type_.kind == "bool":
-        bits = np.unpackbits(np.frombuffer(data, np.uint8), count=offset + n, bitorder="little")
-        return bits[offset:].astype(np.bool_)
-    if type_.kind == "date":
-        return np.frombuffer(data, np.int32, n, offset * 4).astype(np.int64)
-    return np.frombuffer(data, np.float64 if type_.kind == "float" else np.int64, n, offset * 8)
+    if len(array) == 0:
+        return np.zeros(0, dtype(type_))
+    return _READ.get(type_.kind, _words)(array)
+
+
+def _words(array: pa.Array) -> Any:
+    return np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
+
+
+def _floats(array: pa.Array) -> Any:
+    return np.frombuffer(array.buffers()[1], np.float64, len(array), array.offset * 8)
+
+
+def _decimals(array: pa.Array) -> Any:
+    # decimal128 is two words, low one first; 18 digits fit in the low one, sign and all.
+    return np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), array.offset * 16)[::2].copy()
+
+
+def _bools(array: pa.Array) -> Any:
+    return _bits(array, 1)
+
+
+def _dates(array: pa.Array) -> Any:
+    return np.frombuffer(array.buffers()[1], np.int32, len(array), array.offset * 4).astype(np.int64)
+
+
+_READ = {"decimal": _decimals, "bool": _bools, "date": _dates, "float": _floats}
+
+
+def _bits(array: pa.Array, buffer: int) -> Any:
+    """A buffer of bits as bools."""
+    whole = np.frombuffer(array.buffers()[buffer], np.uint8)
+    return np.unpackbits(whole, count=array.offset + len(array), bitorder="little")[array.offset :].astype(np.bool_)
 
 
 def times(column: pa.ChunkedArray | pa.Array) -> Any:
     """A column of places in time (int64 or timestamps in microseconds) as int64, without a copy."""
     array = one_chunk(column)
-    if len(array) == 0:
-        return np.zeros(0, np.int64)
-    return np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
+    return _words(array) if len(array) else np.zeros(0, np.int64)
 
 
 def validity(array: pa.Array) -> Any:
     """Which values are not null, as bools; empty where none is null."""
-    if array.null_count == 0:
-        return _NONE_NULL
-    bits = np.unpackbits(
-        np.frombuffer(array.buffers()[0], np.uint8), count=array.offset + len(array), bitorder="little"
-    )
-    return bits[array.offset :].astype(np.bool_)
+    return _bits(array, 0) if array.null_count else _NONE_NULL
 
 
 @kernel

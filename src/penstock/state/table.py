@@ -40,7 +40,7 @@ class TableState:
         self.free = np.zeros(capacity, np.int64)
         self.meta = np.zeros(8, np.int64)
         self.slots = _empty_slots(capacity)
-        self._parts: dict[str, Any] = {}
+        self.made = 0  # how often other arrays were put in the place of these
 
     def __len__(self) -> int:
         """Records, between batches."""
@@ -50,7 +50,7 @@ class TableState:
         """Make room for this many more records."""
         need = int(self.meta[USED]) + extra
         if need > self.capacity:
-            self._parts = {}
+            self.made += 1
             self.capacity = max(need, 2 * self.capacity)
             self.stored = np.hstack(
                 [self.stored, np.zeros((len(self.stored), self.capacity - self.stored.shape[1]), np.int64)]
@@ -69,15 +69,7 @@ class TableState:
         return out
 
     def part(self, name: str) -> Any:
-        """An array as kernels name it: key0, column0, bits0 (a float column's bits), slots, …
-
-        Views are kept until `reserve` or `reindex`, the only two that put other arrays in place, forget them.
-        """
-        if name not in self._parts:
-            self._parts[name] = self._view(name)
-        return self._parts[name]
-
-    def _view(self, name: str) -> Any:
+        """An array as kernels name it: key0, column0, bits0 (a float column's bits), slots, …"""
         if name.startswith("key"):
             return self.stored[int(name[3:])]
         if name.startswith("column"):
@@ -87,7 +79,7 @@ class TableState:
         return getattr(self, name)
 
     def reindex(self) -> None:
-        self._parts = {}
+        self.made += 1
         self.slots = _empty_slots(self.capacity)
         hashing.rebuild(self.slots, self.stored, self.flags, int(self.meta[ROWS]))
 

@@ -14,15 +14,25 @@ from penstock.state.table import DIRTY, ROWS, TableState
 # Making the pool anew costs a pass over every string column; below this many strings it is not worth it.
 _COMPACT_ABOVE = 1 << 20
 
+Parts = tuple[tuple[str, str, str], ...]  # a name, the table, which of its arrays
+
 
 class Tables:
     def __init__(self, program: Program) -> None:
         self.by_name = {t.name: TableState(t) for t in program.tables}
         self.strings = Strings()
+        self._parts: tuple[Parts, int, dict[str, Any]] = (), -1, {}
         self._compact_at = _COMPACT_ABOVE
 
     def __getitem__(self, name: str) -> TableState:
         return self.by_name[name]
+
+    def parts(self, wanted: Parts) -> dict[str, Any]:
+        """Name -> array, for what kernels want. Kept until a table puts other arrays in place: every batch asks."""
+        made = sum([table.made for table in self.by_name.values()])
+        if self._parts[0] is not wanted or self._parts[1] != made:
+            self._parts = wanted, made, {name: self.by_name[of].part(part) for name, of, part in wanted}
+        return self._parts[2]
 
     def arrow(self) -> dict[str, pa.Table]:
         """Every table, copied."""
