@@ -223,6 +223,7 @@ class Adaptive:
         batch.policy = choice.policy
         spent = batch.run(graph)
         took = time.perf_counter() - batch.begun
+        self.chooser.trials.ran(batch.policy.name, took / features.events, self.chooser.estimates)
         self._hear(batch)
         cost = self.price.one or 0.0
         paid = took < cost * features.events
@@ -234,8 +235,10 @@ class Adaptive:
             if not paid:
                 self.retry.has_lost(cost)
             if not (paid and self.price.settled() and self.alike.looked % _LEARNS):
-                self._learn(replace(features, cost=cost), batch, spent)
-        if not paid:
+                self._learn(replace(found, cost=cost), batch, spent)
+        if choice.tried:
+            self.alike.none_follows()
+        elif not paid:
             self.alike.fewer_follow()
         elif not small and self.chooser.last == before:
             self.alike.next_follows()
@@ -256,6 +259,7 @@ class Adaptive:
             entries=batch.entries,
             work=features.work,
             spent=spent,
+            heap=self.chooser.waited(batch.policy.name, features, spent["explore"]),
         )
 
 

@@ -15,7 +15,7 @@ explored cautiously. What building costs, and keeping versions, is learned from 
 next process (costs.py). The numbers below were fitted to runs on 2, 4 and 16 threads (docs/SCHEDULING.md).
 
 The last choice stands unless another promises to be clearly faster, or the same one to be somewhat faster for a while:
-two that are nearly as good do not take turns.
+two that are nearly as good do not take turns. But each is tried, twice, before that is believed (trials.py).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from functools import lru_cache
 from penstock.schedule.costs import Cost, Costs
 from penstock.schedule.policy import Policy, redone
 from penstock.schedule.price import SAME, STOPPED
+from penstock.schedule.trials import Trials
 
 # Another policy has to promise this much of the time of the last one; a graph, of a serial run's; a serial run, of what
 # is left to do when the graph is there.
@@ -45,10 +46,11 @@ _TRODDEN = {"bfs": 0.0, "dfs": 1.0, "ready": 0.5}
 # A thread that keeps to its own share waits where another has an earlier part of a chain: so many times the longest
 # path, if nearly all of it lies with others; and every step of it takes so much longer, in seconds.
 _OTHERS, _HANDED = 2.0, 2e-6
-# Where a record is hot, tasks pass through the common heap, and threads wait for its lock: seconds of an access for two
-# threads, and how that grows with more; less if fewer accesses a second are to be done than would keep it busy. Pieces
-# of a transaction pass through it one by one. (Not lazy operations: who runs a hot record's makes its next one ready.)
-_HEAP, _CROWD, _BUSY, _PIECES = 10e-9, 0.95, 8e6, 1.5
+# Where a record is hot, tasks pass through the common heap, and threads wait for its lock: how that grows with more
+# than two of them; less if fewer accesses a second are to be done than would keep it busy. Pieces of a transaction pass
+# through it one by one. (Not lazy operations: who runs a hot record's makes its next one ready.) A batch tells how long
+# that takes if this share of its accesses has to wait.
+_CROWD, _BUSY, _PIECES, _TELLING = 0.95, 8e6, 1.5, 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class Features:
 class Choice:
     policy: Policy
     why: str
+    tried: bool = False  # not the best of the estimates, but near it
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ class Chooser:
     last: str = "serial"
     estimates: dict[str, float] = field(default_factory=dict)  # of the last choice
     found: Features | None = None  # of the last batch that had a graph
+    trials: Trials = field(default_factory=Trials)
     _rival: str = ""  # what promised to be somewhat faster than the last choice
     _since: int = 0  # for how many batches
 
@@ -148,7 +152,7 @@ class Chooser:
 
     def choose(self, f: Features) -> Choice:
         """Of all candidates the one with the least estimate; what the graph tells is known now."""
-        self.estimates = {one.name: self._seconds(f, one) for one in _candidates(f)}
+        self.estimates = self.trials.corrected(f, {one.name: self._seconds(f, one) for one in _candidates(f)})
         best = min(self.estimates, key=self.estimates.__getitem__)
         if not self._takes_over(best):
             best = self.last
@@ -158,6 +162,9 @@ class Chooser:
         if f.work < _BETTER_THAN_GRAPH * left:
             best = "serial"
         self.last, self.found = best, f
+        rival = None if best == "serial" else self.trials.rival(best, self.estimates)
+        if rival is not None:
+            return Choice(policy(rival, f.threads), f"to see how it compares: {self._why(f, rival)}", tried=True)
         return Choice(policy(best, f.threads), self._why(f, best))
 
     def _takes_over(self, best: str) -> bool:
@@ -168,6 +175,17 @@ class Chooser:
             return kept is None
         self._rival, self._since = best, self._since + 1 if best == self._rival else 1
         return self.estimates[best] < _BETTER * kept or self._since >= _LONG
+
+    def waited(self, name: str, f: Features, explored: float) -> float | None:
+        """What an access waited for the heap's lock, if that can be told. explored: thread-seconds of a batch."""
+        one = _candidate(name)
+        if one.explore != "ready" or one.lazy:
+            return None
+        own, waiting = self.costs.of(name, f.threads, f.events), _waiting(f, one.pieces, f.work / f.threads)
+        if waiting < _TELLING * f.entries:
+            return None
+        exploring = f.entries * own.exploring * (1 - _trodden(f, one.explore, one.pieces))
+        return (explored - exploring) / (f.threads * waiting)
 
     def _seconds(self, f: Features, one: _Candidate) -> float:
         own = self.costs.of(one.name, f.threads, f.events)
@@ -188,10 +206,10 @@ class Chooser:
 
 
 def _exploring(f: Features, explore: str, pieces: bool, lazy: bool, own: Cost) -> float:
-    trodden = 0.0 if pieces else _TRODDEN[explore] * min(1.0, 6 * f.chain * f.threads / f.events)
-    work = (f.pieces if pieces else f.work) + f.entries * (own.versions + own.exploring * (1 - trodden))
+    more = own.versions + own.exploring * (1 - _trodden(f, explore, pieces))
+    work = (f.pieces if pieces else f.work) + f.entries * more
     step = work / max(1.0, f.entries if pieces else f.events)  # of a path
-    steps = f.chain if lazy else max(f.chain, f.path)
+    steps = f.path if f.path and not pieces else f.chain if lazy else max(f.chain, f.path)
     others, shared = 1 - 1 / f.threads, work / f.threads
     if explore == "bfs":
         barrier = _BARRIER * (f.threads - 1) ** _ALL_ARRIVE
@@ -203,10 +221,20 @@ def _exploring(f: Features, explore: str, pieces: bool, lazy: bool, own: Cost) -
         return max(shared + _OTHERS * others**3 * (path + steps * _HANDED), path * (1 + others**2))
     if lazy:
         return max(shared, path)
+    seconds = max(shared, path)
+    return seconds + own.heap * _waiting(f, pieces, seconds)
+
+
+def _trodden(f: Features, explore: str, pieces: bool) -> float:
+    """The part of exploring that a hot record saves."""
+    return 0.0 if pieces else _TRODDEN[explore] * min(1.0, 6 * f.chain * f.threads / f.events)
+
+
+def _waiting(f: Features, pieces: bool, seconds: float) -> float:
+    """The accesses that wait for the heap's lock in a batch of so many seconds, times how often two threads would."""
     hot = min(1.0, 4 * f.chain * f.threads / f.events)
-    busy = min(1.0, f.entries / (_BUSY * max(shared, path)))
-    crowd = f.entries * _HEAP * (f.threads - 1) ** _CROWD * (_PIECES * f.accesses if pieces else 1.0)
-    return max(shared, path) + hot * busy * crowd
+    busy = min(1.0, f.entries / (_BUSY * seconds))
+    return hot * busy * f.entries * (f.threads - 1) ** _CROWD * (_PIECES * f.accesses if pieces else 1.0)
 
 
 @lru_cache(maxsize=256)
