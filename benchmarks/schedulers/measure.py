@@ -47,6 +47,7 @@ class Measured:
     events: int
     first: float = 0.0  # warming up; counts only where it is all there is
     seconds: list[float] = field(default_factory=list)
+    chose: list[str] = field(default_factory=list)  # what ran in these rounds
     last: BatchReport | None = None
 
     @property
@@ -126,6 +127,7 @@ class Bench:
             for one in order:
                 one.last = self.run(events, one.policy)
                 one.seconds.append(one.last.seconds["execute"])
+                one.chose.append(one.last.policy)
 
 
 def _repeats(seconds: float, enough: tuple[float, int, int]) -> int:

@@ -7,7 +7,7 @@ regret   adaptive's time / the best fixed policy's, less 1. Which policy is best
          (adaptive looks at a batch, or tries a graph, only now and then: those rounds are not among them)
 all      the same by all rounds together, and so with whatever held one of them up
 luckiest regret against whoever was best in the final, luck included
-noise    adaptive's time over that of the fixed policy that it chose, less 1, in the first rounds
+noise    adaptive's time over that of the fixed policy that it chose most often, less 1, in the first rounds
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def point(knobs: Knobs, found: list[Measured], final: list[Measured]) -> dict[st
     *fixed, before = found
     *rivals, adaptive = final
     best, last = rivals[0], adaptive.last
-    assert last is not None and before.last is not None
-    same = next((one for one in fixed if one.name == before.last.policy), None)
+    assert last is not None
+    same = next((one for one in fixed if one.name == statistics.mode(before.chose)), None)
     return {
         "point": describe(knobs),
         "best": best.name,

@@ -50,7 +50,10 @@ def test_the_best_policy_is_picked_by_other_rounds_than_it_is_timed_by() -> None
     policies = [*parsed(("serial", "bfs/transaction/eager"), 2), Policy.adaptive(2)]
 
     def measured(*medians: float) -> list[Measured]:
-        return [Measured(policy, 1, seconds=[taken]) for policy, taken in zip(policies, medians, strict=True)]
+        return [
+            Measured(policy, 1, seconds=[taken], chose=["serial"])
+            for policy, taken in zip(policies, medians, strict=True)
+        ]
 
     found, final = measured(4.0, 6.0, 4.5), measured(5.0, 3.0, 4.0)
     found[-1].last = final[-1].last = BatchReport(1, "serial", "", 1, 1, 0, 0, {}, 0, {})

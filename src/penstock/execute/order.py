@@ -25,11 +25,10 @@ class Ordered:
     """The events of a batch in the order in which they run."""
 
     arrived: tuple[Arrived, ...]
-    kind: Any  # uint8: which event of the program
+    kind: Any  # uint8: which event of the program; LATE is added for those that come too late to run
     pos: Any  # int64: which row of its table
     ts: Any  # int64
     place: Any  # int64: which row of all tables, one after the other; None where that is the order already
-    late: Any = None  # bool: these come too late to run; None where none does
 
     @property
     def count(self) -> int:
@@ -156,7 +155,7 @@ def order(program: Program, arrived: list[Arrived], late: list[Any] | None = Non
     marks = _marks(arrived, late)
     arrived = [a for a in arrived if a.table.num_rows]
     if not arrived:
-        return Ordered((), np.zeros(0, np.uint8), _NO_ROWS, _NO_ROWS, None, marks)
+        return Ordered((), np.zeros(0, np.uint8), _NO_ROWS, _NO_ROWS, None)
     columns = [times(a.column(a.event.order)) for a in arrived]
     given = columns[0] if len(columns) == 1 else np.concatenate(columns)
     n, ends = given.size, np.array(list(accumulate(map(len, columns))))
@@ -166,9 +165,8 @@ def order(program: Program, arrived: list[Arrived], late: list[Any] | None = Non
     kind, pos, ts = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
     _lay_out(given, place, ends, np.array([program.kind(a.event) for a in arrived], np.uint8), kind, pos, ts)
     if marks is not None:
-        marks = marks[place] if place.size else marks
-        kind[marks] |= LATE
-    return Ordered(tuple(arrived), kind, pos, ts, place if place.size else None, marks)
+        kind[marks[place] if place.size else marks] |= LATE
+    return Ordered(tuple(arrived), kind, pos, ts, place if place.size else None)
 
 
 def _in_turn(arrived: list[Arrived]) -> bool:

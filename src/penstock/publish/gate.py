@@ -47,7 +47,7 @@ class Gate:
             self._lock.acquire()
         try:
             self._refuse_unusable()
-        except StateError:
+        except BaseException:
             self._lock.release()
             raise
 

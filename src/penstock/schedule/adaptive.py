@@ -235,7 +235,7 @@ class Adaptive:
             if not paid:
                 self.retry.has_lost(cost)
             if not (paid and self.price.settled() and self.alike.looked % _LEARNS):
-                self._learn(replace(found, cost=cost), batch, spent)
+                self._learn(replace(features, cost=cost), batch, spent)
         if choice.tried:
             self.alike.none_follows()
         elif not paid:
@@ -259,7 +259,6 @@ class Adaptive:
             entries=batch.entries,
             work=features.work,
             spent=spent,
-            heap=self.chooser.waited(batch.policy.name, features, spent["explore"]),
         )
 
 

@@ -46,11 +46,13 @@ _TRODDEN = {"bfs": 0.0, "dfs": 1.0, "ready": 0.5}
 # A thread that keeps to its own share waits where another has an earlier part of a chain: so many times the longest
 # path, if nearly all of it lies with others; and every step of it takes so much longer, in seconds.
 _OTHERS, _HANDED = 2.0, 2e-6
-# Where a record is hot, tasks pass through the common heap, and threads wait for its lock: how that grows with more
-# than two of them; less if fewer accesses a second are to be done than would keep it busy. Pieces of a transaction pass
-# through it one by one. (Not lazy operations: who runs a hot record's makes its next one ready.) A batch tells how long
-# that takes if this share of its accesses has to wait.
-_CROWD, _BUSY, _PIECES, _TELLING = 0.95, 8e6, 1.5, 0.2
+# Where a record is hot, tasks pass through the common heap, and threads wait for its lock: seconds of an access for two
+# threads, and how that grows with more; less if fewer accesses a second are to be done than would keep it busy. Pieces
+# of a transaction pass through it one by one. (Not lazy operations: who runs a hot record's makes its next one ready.)
+_HEAP, _CROWD, _BUSY, _PIECES = 10e-9, 0.95, 8e6, 1.5
+# Accesses to a hot record that only read it need not wait for each other, so the longest path may be shorter than they
+# are many; up to so many times, for it is that of a part of the events only.
+_READERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,17 +178,6 @@ class Chooser:
         self._rival, self._since = best, self._since + 1 if best == self._rival else 1
         return self.estimates[best] < _BETTER * kept or self._since >= _LONG
 
-    def waited(self, name: str, f: Features, explored: float) -> float | None:
-        """What an access waited for the heap's lock, if that can be told. explored: thread-seconds of a batch."""
-        one = _candidate(name)
-        if one.explore != "ready" or one.lazy:
-            return None
-        own, waiting = self.costs.of(name, f.threads, f.events), _waiting(f, one.pieces, f.work / f.threads)
-        if waiting < _TELLING * f.entries:
-            return None
-        exploring = f.entries * own.exploring * (1 - _trodden(f, one.explore, one.pieces))
-        return (explored - exploring) / (f.threads * waiting)
-
     def _seconds(self, f: Features, one: _Candidate) -> float:
         own = self.costs.of(one.name, f.threads, f.events)
         exploring = _exploring(f, one.explore, one.pieces, one.lazy, own)
@@ -206,10 +197,12 @@ class Chooser:
 
 
 def _exploring(f: Features, explore: str, pieces: bool, lazy: bool, own: Cost) -> float:
-    more = own.versions + own.exploring * (1 - _trodden(f, explore, pieces))
-    work = (f.pieces if pieces else f.work) + f.entries * more
+    trodden = 0.0 if pieces else _TRODDEN[explore] * min(1.0, 6 * f.chain * f.threads / f.events)
+    work = (f.pieces if pieces else f.work) + f.entries * (own.versions + own.exploring * (1 - trodden))
     step = work / max(1.0, f.entries if pieces else f.events)  # of a path
-    steps = f.path if f.path and not pieces else f.chain if lazy else max(f.chain, f.path)
+    steps = f.chain if lazy else max(f.chain, f.path)
+    if not pieces and _READERS * f.path >= f.chain:
+        steps = f.path
     others, shared = 1 - 1 / f.threads, work / f.threads
     if explore == "bfs":
         barrier = _BARRIER * (f.threads - 1) ** _ALL_ARRIVE
@@ -221,20 +214,10 @@ def _exploring(f: Features, explore: str, pieces: bool, lazy: bool, own: Cost) -
         return max(shared + _OTHERS * others**3 * (path + steps * _HANDED), path * (1 + others**2))
     if lazy:
         return max(shared, path)
-    seconds = max(shared, path)
-    return seconds + own.heap * _waiting(f, pieces, seconds)
-
-
-def _trodden(f: Features, explore: str, pieces: bool) -> float:
-    """The part of exploring that a hot record saves."""
-    return 0.0 if pieces else _TRODDEN[explore] * min(1.0, 6 * f.chain * f.threads / f.events)
-
-
-def _waiting(f: Features, pieces: bool, seconds: float) -> float:
-    """The accesses that wait for the heap's lock in a batch of so many seconds, times how often two threads would."""
     hot = min(1.0, 4 * f.chain * f.threads / f.events)
-    busy = min(1.0, f.entries / (_BUSY * seconds))
-    return hot * busy * f.entries * (f.threads - 1) ** _CROWD * (_PIECES * f.accesses if pieces else 1.0)
+    busy = min(1.0, f.entries / (_BUSY * max(shared, path)))
+    crowd = f.entries * _HEAP * (f.threads - 1) ** _CROWD * (_PIECES * f.accesses if pieces else 1.0)
+    return max(shared, path) + hot * busy * crowd
 
 
 @lru_cache(maxsize=256)

@@ -47,9 +47,6 @@ class Cost:
     versions: float = 20e-9  # of keeping them, likewise
     entry: float = 40e-9  # of building, for an access, by the wall clock
     start: float = 0.25e-3  # of a batch
-    heap: float = (
-        10e-9  # of waiting for the lock of `ready`'s common heap, for an access to a hot record, of two threads
-    )
 
     @property
     def more(self) -> float:
@@ -69,9 +66,6 @@ _FIRST = {
     "ready/operation/lazy": Cost(150e-9, entry=50e-9),
     "ready/operation/eager": Cost(210e-9, entry=50e-9),
 }
-# What a core waits for a line that another has written differs by machine, and is one for all policies: it is known by
-# this name.
-_HEAP = "heap"
 # What small batches take of that.
 _CACHED = 0.5
 
@@ -109,23 +103,13 @@ class Costs:
                 entry=first.entry * every[1] * own[1] * size,
                 versions=first.versions * every[2] * own[2] * size,
                 exploring=first.exploring * own[2] * size,
-                heap=first.heap * self.known.get(f"{_HEAP}:{where}", _AS_THOUGHT)[2],
             )
         return found
 
     def learn(
-        self,
-        name: str,
-        threads: int,
-        *,
-        events: int,
-        entries: int,
-        work: float,
-        spent: dict[str, float],
-        heap: float | None = None,
+        self, name: str, threads: int, *, events: int, entries: int, work: float, spent: dict[str, float]
     ) -> None:
-        """One batch's truth, in thread-seconds. work: of the serial loop, as it was thought to be; heap: as in Cost,
-        where the batch told."""
+        """One batch's truth, in thread-seconds. work: of the serial loop, as it was thought to be."""
         if name not in _FIRST or events < _SMALL:
             return
         old, building = self.of(name, threads, events), spent["construct"] / threads
@@ -137,10 +121,7 @@ class Costs:
         if work < _DEAR * entries:
             took = spent["useful"] + spent["abort"] + spent["explore"]
             more = _off(old.more, (took - work) / entries)
-        where = _where(threads, events)
-        self._take_over(where, name, (start, entry, more))
-        if heap is not None:
-            self._hear_of_heap(f"{_HEAP}:{where}", _off(old.heap, heap))
+        self._take_over(_where(threads, events), name, (start, entry, more))
         self._at_hand.clear()
         self.learned += 1
 
@@ -161,11 +142,6 @@ class Costs:
             fading = known.get(f"{other}:{where}")
             if fading is not None and other != name:
                 known[f"{other}:{where}"] = _times(_AS_THOUGHT, fading, _FADES, _FADES)
-
-    def _hear_of_heap(self, where: str, off: float) -> None:
-        known = self.known.get(where)
-        rates = (_LOWER, _HIGHER) if known else (_AT_FIRST, _AT_FIRST)
-        self.known[where] = _times(known or _AS_THOUGHT, (1.0, 1.0, off), *rates)
 
     def forget(self, threads: int, events: int) -> None:
         """What was learned of batches of this size: perhaps only something else that ran made them dear."""

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from penstock.schedule.choose import Features
 
 # A rival is near if the best estimate is at least this share of its own. It is tried behind so many batches of the last
-# choice, and not on small ones, which have no time for it.
-_NEAR, _BEHIND, _FEWEST = 0.97, 2, 2048
+# choice; not on small ones, which have no time for it; nor where the events' own work is more than this share of the
+# time, for there is not much else to be wrong about.
+_NEAR, _BEHIND, _FEWEST, _WORK = 0.97, 2, 2048, 0.85
 # Batches are of a kind if events, their cost and the hottest record's accesses are the same to within this ratio, and
 # the share that aborts to within this difference.
 _KIN, _ABORTS = 0.7, 0.1
@@ -25,23 +26,25 @@ _KIN, _ABORTS = 0.7, 0.1
 class Trials:
     def __init__(self) -> None:
         self._of: Features | None = None
-        self._found: dict[str, list[float]] = {}  # rival -> its times over those of the last choice
+        self._found: dict[tuple[str, str], list[float]] = {}  # a rival, the last choice -> its times over the other's
         self._corrections: dict[str, float] = {}
         self._ran: list[tuple[str, float]] = []  # the last batches: policy, seconds of an event
 
     def corrected(self, f: Features, estimates: dict[str, float]) -> dict[str, float]:
         """The estimates of a batch that is looked at, as far as trials know better."""
-        if self._of is None or not _alike(self._of, f):
+        if self._of is None or not _alike(self._of, f, cost=len({who for who, _ in self._ran}) == 1):
             self._of = f
             self._found, self._corrections, self._ran = {}, {}, []
         return {name: seconds * self._corrections.get(name, 1.0) for name, seconds in estimates.items()}
 
     def rival(self, last: str, estimates: dict[str, float]) -> str | None:
-        """Who is to be tried instead of the last choice."""
-        stood = [who for who, _ in self._ran[-_BEHIND:]] == [last] * _BEHIND
-        if self._of is None or self._of.events < _FEWEST or not stood:
+        """Who is to be tried instead of the last choice. Nobody who runs ahead: if events begin to abort just then,
+        that costs more than anybody could gain."""
+        f, stood = self._of, [who for who, _ in self._ran[-_BEHIND:]] == [last] * _BEHIND
+        if f is None or not stood or f.events < _FEWEST or f.work / f.threads > _WORK * estimates[last]:
             return None
-        untried = [who for who in estimates if who not in (last, "serial") and len(self._found.get(who, ())) < 2]
+        cautious = [who for who in estimates if who.endswith("/eager") and who != last]
+        untried = [who for who in cautious if len(self._found.get((who, last), ())) < 2]
         near = [who for who in untried if _NEAR * estimates[who] <= estimates[last]]
         return min(near, key=estimates.__getitem__, default=None)
 
@@ -52,7 +55,7 @@ class Trials:
             return
         (last, before), (rival, tried), (again, after) = self._ran
         if last == again != rival and last in estimates and rival in estimates:
-            found = self._found.setdefault(rival, [])
+            found = self._found.setdefault((rival, last), [])
             found.append(2 * tried / (before + after))
             if len(found) == 2:
                 thought = estimates[rival] / estimates[last]
@@ -60,8 +63,9 @@ class Trials:
                 self._corrections[rival] = self._corrections.get(rival, 1.0) * believed / thought
 
 
-def _alike(a: Features, b: Features) -> bool:
-    pairs = ((a.events, b.events), (a.cost, b.cost), (1 + a.chain, 1 + b.chain))
+def _alike(a: Features, b: Features, *, cost: bool) -> bool:
+    """cost: whether to look at that too. Policies differ in what they say of it, so not while one is tried."""
+    pairs = [(a.events, b.events), (1 + a.chain, 1 + b.chain), *([(a.cost, b.cost)] if cost else [])]
     return (
         a.threads == b.threads
         and (a.path > 0) == (b.path > 0)
