@@ -123,9 +123,12 @@ class Chooser:
     last: str = "serial"
     estimates: dict[str, float] = field(default_factory=dict)  # of the last choice
     found: Features | None = None  # of the last batch that had a graph
-    trials: Trials = field(default_factory=Trials)
+    trials: Trials = field(init=False)
     _rival: str = ""  # what promised to be somewhat faster than the last choice
     _since: int = 0  # for how many batches
+
+    def __post_init__(self) -> None:
+        self.trials = Trials(self.costs)
 
     def worth_a_graph(self, f: Features) -> bool:
         """Whether a graph could win, if the batch is like the last one of its size; or if nothing in it waited for

@@ -29,6 +29,8 @@ _LOWER, _HIGHER, _AT_FIRST = 0.4, 0.1, 0.8
 _OWN = 0.1
 # One measurement that is far off must not count for much; nor must all that were.
 _LEAST, _MOST, _BOUNDS = 0.5, 3.0, (0.3, 10.0)
+# What is thought of a policy besides the work may be that wrong.
+_WRONG = (0.5, 2.0)
 # What is left of what is known of one policy alone after a batch of another.
 _FADES = 0.98
 # A small batch stays in the caches of a core, so what it costs is learned apart. It tells what a batch costs to begin
@@ -69,7 +71,9 @@ _FIRST = {
 # What small batches take of that.
 _CACHED = 0.5
 
-Factors = tuple[float, float, float]  # of start, entry and versions; one policy's own last: of exploring too
+# Of start, entry and versions; one policy's own last: of exploring too. Of a policy that was tried, only the last: of
+# all that it takes besides the work.
+Factors = tuple[float, float, float]
 _AS_THOUGHT: Factors = (1.0, 1.0, 1.0)
 
 
@@ -143,6 +147,19 @@ class Costs:
             if fading is not None and other != name:
                 known[f"{other}:{where}"] = _times(_AS_THOUGHT, fading, _FADES, _FADES)
 
+    def correction(self, name: str, threads: int, events: float, hot: bool) -> float | None:
+        """What this policy takes besides the work, over what is thought, where a record is hot or none is; None: not
+        known."""
+        known = self.known.get(_tried(name, threads, events, hot))
+        return None if known is None else known[2]
+
+    def correct(self, name: str, threads: int, events: float, hot: bool, more: float) -> None:
+        """Trials tell that it is yet so many times as much."""
+        before = self.correction(name, threads, events, hot) or 1.0
+        low, high = _WRONG
+        self.known[_tried(name, threads, events, hot)] = 1.0, 1.0, min(max(before * more, low), high)
+        self.learned += 1
+
     def forget(self, threads: int, events: int) -> None:
         """What was learned of batches of this size: perhaps only something else that ran made them dear."""
         where = _where(threads, events)
@@ -166,6 +183,10 @@ class Costs:
 
 def _where(threads: int, events: float) -> str:
     return f"{threads}:{'small' if events < _LARGE else 'large'}"
+
+
+def _tried(name: str, threads: int, events: float, hot: bool) -> str:
+    return f"{'hot' if hot else 'even'}:{name}:{_where(threads, events)}"
 
 
 def _off(thought: float, seen: float) -> float:
