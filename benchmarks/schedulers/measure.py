@@ -36,7 +36,7 @@ FIXED = (
 )
 HOPELESS = 3.0  # times the best of the first round
 # A policy is repeated until it has run for about so many seconds, but at least and at most so often.
-ENOUGH, FINAL = (0.2, 4, 9), (0.8, 9, 101)
+ENOUGH, FINAL = (0.2, 4, 9), (0.8, 9, 401)
 
 
 @dataclass(slots=True)

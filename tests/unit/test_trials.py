@@ -86,6 +86,15 @@ def test_who_runs_ahead_is_not_tried() -> None:
     assert trials.rival(BFS, estimates) == DFS
 
 
+def test_what_is_known_is_tried_again_now_and_then_if_it_is_nearer() -> None:
+    chooser, times = Chooser(Costs()), {BFS: 10.0, DFS: 10.1, READY: 11.0}
+    assert [who for who in run(chooser, NEAR, 20, times) if who != BFS] == [DFS, DFS, READY, READY]
+    assert chooser.estimates[DFS] / chooser.estimates[BFS] == pytest.approx(1.01)
+    assert set(run(chooser, NEAR, 40, times)) == {BFS}
+    again = run(chooser, NEAR, 40, times)
+    assert again.count(DFS) == 2 and READY not in again  # which is known to be farther off than is worth it
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -96,18 +105,13 @@ def test_who_runs_ahead_is_not_tried() -> None:
         replace(NEAR, threads=4),
     ],
 )
-def test_batches_that_have_changed_are_tried_anew_and_what_was_believed_of_others_still_is(other: Features) -> None:
-    chooser, times = Chooser(Costs()), {BFS: 10.0, DFS: 10.1, READY: 11.0}
-    assert run(chooser, NEAR, 20, times).count(DFS) == 2
-    assert set(run(chooser, NEAR, 20, times)) == {BFS}
-    believed = chooser.estimates.copy()
-    assert believed[DFS] / believed[BFS] == pytest.approx(1.01)
-    chooser.choose(other)
-    chooser.last = BFS
-    chooser.choose(NEAR)
-    assert chooser.estimates == pytest.approx(believed)
-    ran = run(chooser, NEAR, 20, times)
-    assert ran.count(DFS) == 2 and READY not in ran  # which is known to be farther off than is worth it
+def test_batches_that_differ_are_not_compared(other: Features) -> None:
+    chooser, ran = Chooser(Costs(), last=BFS), []
+    for number in range(40):
+        choice = chooser.choose(other if number % 2 else NEAR)
+        ran.append(choice.tried)
+        chooser.trials.ran(choice.policy.name, 1.0, chooser.estimates)
+    assert not any(ran)
 
 
 def test_what_trials_tell_is_kept_and_holds_where_a_record_is_as_hot(tmp_path: Path) -> None:
@@ -122,8 +126,8 @@ def test_what_trials_tell_is_kept_and_holds_where_a_record_is_as_hot(tmp_path: P
     again = Costs(tmp_path)
     assert again.correction(DFS, 2, 10_000, False) == pytest.approx(0.75)
     assert again.of(DFS, 2, 10_000) == Costs().of(DFS, 2, 10_000)
-    again.forget(2, 10_000)
-    assert again.correction(DFS, 2, 10_000, False) is None
+    again.forget(2, 10_000)  # that graphs are dear now says nothing of which is the best
+    assert again.correction(DFS, 2, 10_000, False) == pytest.approx(0.75)
 
 
 def test_that_a_rival_says_something_else_of_an_events_cost_does_not_make_batches_another_kind() -> None:

@@ -63,7 +63,7 @@ class Conductor:
     def _adaptive(self, running: Running, threads: int) -> Conducted:
         if not running.count:
             return Conducted(Policy.serial(), "there is nothing to run")
-        alone = self._alone(running)
+        alone = self._alone(running) if self.unforeseen else ()
         if len(alone):
             self.kernel.run(running)
             why = f"{len(alone)} of {running.count} events have keys that only state can tell, and must run alone"

@@ -161,7 +161,8 @@ class Costs:
         self.learned += 1
 
     def forget(self, threads: int, events: int) -> None:
-        """What was learned of batches of this size: perhaps only something else that ran made them dear."""
+        """What was learned of batches of this size: perhaps only something else that ran made them dear. Not what
+        trials told, which compare policies."""
         where = _where(threads, events)
         self.known = {key: factors for key, factors in self.known.items() if not f":{key}".endswith(f":{where}")}
         self._at_hand.clear()
@@ -186,7 +187,7 @@ def _where(threads: int, events: float) -> str:
 
 
 def _tried(name: str, threads: int, events: float, hot: bool) -> str:
-    return f"{'hot' if hot else 'even'}:{name}:{_where(threads, events)}"
+    return f"{_where(threads, events)}:{'hot' if hot else 'even'}:{name}"
 
 
 def _off(thought: float, seen: float) -> float:

@@ -6,7 +6,7 @@ A rival's time over the mean of its neighbours' tells how they compare: what slo
 down both. It is tried twice. Of what the two say and what was thought, the one in the middle is believed from then on:
 so one that was held up says nothing. What a policy takes besides the events' own work is corrected by it, for batches
 with a hot record or for those without; and that is kept with what else is known of the app on this machine (costs.py).
-When batches have changed it may be tried again.
+Now and then it is tried again.
 """
 
 from __future__ import annotations
@@ -19,29 +19,34 @@ if TYPE_CHECKING:
     from penstock.schedule.choose import Features
 
 # A rival is near if the best estimate is at least this share of its own: for one of which nothing is known yet, and for
-# the others. It is not tried on small batches, which have no time for it; nor where the events' own work is more than
-# this share of the time, for there is not much else to be wrong about.
-_UNKNOWN, _KNOWN, _FEWEST, _WORK = 0.94, 0.97, 2048, 0.85
+# the others, which are tried again when so many batches have been looked at. It is not tried on small batches, which
+# have no time for it; nor where the events' own work is more than this share of the time, for there is not much else to
+# be wrong about.
+_UNKNOWN, _KNOWN, _AGAIN, _FEWEST, _WORK = 0.94, 0.97, 64, 2048, 0.85
 # A record is hot if so many times a thread's share of the accesses to it would be the share of all events.
 _HOTTEST = 10
-# Batches have changed if events are not as many to within the one ratio, or cost something else by the other, or if the
-# share that aborts differs by so much.
+# Batches can be compared if events are as many to within the one ratio and cost the same to within the other, and if
+# the share that aborts differs by no more than that.
 _SIZE, _COST, _ABORTS = 0.7, 0.5, 0.2
+_NEVER = float("inf")
 
 
 class Trials:
     def __init__(self, costs: Costs) -> None:
         self._costs = costs
-        self._of: Features | None = None  # the first batch since they changed
-        self._now: Features | None = None  # the last one
-        self._found: dict[tuple[str, str], list[float]] = {}  # a rival, the last choice -> its times over the other's
-        self._ran: list[tuple[str, float]] = []  # the last batches: policy, seconds of an event
+        self._now: Features | None = None  # the last batch that was looked at
+        self._looked = 0  # how many were
+        self._ran: list[tuple[str, float]] = []  # the last ones: policy, seconds of an event
+        self._found: dict[
+            tuple[str, str, bool], list[float]
+        ] = {}  # a rival, the last choice -> its times over that one's
+        self._tried: dict[tuple[str, bool], int] = {}  # when it was
 
     def corrected(self, f: Features, estimates: dict[str, float]) -> dict[str, float]:
         """The estimates of a batch that is looked at, as far as trials know better."""
-        if self._of is None or not _alike(self._of, f, cost=len({who for who, _ in self._ran}) == 1):
-            self._of, self._found, self._ran = f, {}, []
-        self._now, work = f, f.work / f.threads
+        if self._now is None or not _alike(self._now, f, cost=len({who for who, _ in self._ran}) == 1):
+            self._ran = []
+        self._now, self._looked, work = f, self._looked + 1, f.work / f.threads
         return {who: work + (seconds - work) * (self._known(who) or 1.0) for who, seconds in estimates.items()}
 
     def rival(self, last: str, estimates: dict[str, float]) -> str | None:
@@ -53,35 +58,40 @@ class Trials:
         if f.events < _FEWEST or f.work / f.threads > _WORK * estimates[last]:
             return None
         cautious = [who for who in estimates if who.endswith("/eager") and who != last]
-        untried = [who for who in cautious if len(self._found.get((who, last), ())) < 2]
-        near = [who for who in untried if self._near(who) * estimates[who] <= estimates[last]]
+        near = [who for who in cautious if self._near(who) * estimates[who] <= estimates[last]]
         return min(near, key=estimates.__getitem__, default=None)
 
     def ran(self, who: str, seconds: float, estimates: dict[str, float]) -> None:
         """A batch that was looked at took so long an event; estimates: of it."""
         self._ran = [*self._ran[-2:], (who, seconds)]
-        if len(self._ran) < 3:
+        if self._now is None or len(self._ran) < 3:
             return
         (last, before), (rival, tried), (again, after) = self._ran
         if last == again != rival and last in estimates and rival in estimates:
-            found = self._found.setdefault((rival, last), [])
+            found = self._found.setdefault((rival, last, _hot(self._now)), [])
             found.append(2 * tried / (before + after))
             if len(found) == 2:
                 believed = sorted((*found, estimates[rival] / estimates[last]))[1]
-                self._believe(rival, estimates[rival], believed * estimates[last])
+                self._believe(self._now, rival, estimates[rival], believed * estimates[last])
+                found.clear()
 
     def _near(self, who: str) -> float:
-        return _UNKNOWN if self._known(who) is None else _KNOWN
+        """How near its estimate has to be for it to be tried."""
+        if self._known(who) is None:
+            return _UNKNOWN
+        assert self._now is not None
+        due = self._looked >= self._tried.get((who, _hot(self._now)), 0) + _AGAIN
+        return _KNOWN if due else _NEVER
 
     def _known(self, who: str) -> float | None:
         f = self._now
         return self._costs.correction(who, f.threads, f.events, _hot(f)) if f else None
 
-    def _believe(self, who: str, thought: float, seconds: float) -> None:
-        f = self._now
-        if f is not None and thought > f.work / f.threads:
-            more = (seconds - f.work / f.threads) / (thought - f.work / f.threads)
-            self._costs.correct(who, f.threads, f.events, _hot(f), more)
+    def _believe(self, f: Features, who: str, thought: float, seconds: float) -> None:
+        self._tried[who, _hot(f)] = self._looked
+        work = f.work / f.threads
+        if thought > work:
+            self._costs.correct(who, f.threads, f.events, _hot(f), (seconds - work) / (thought - work))
 
 
 def _hot(f: Features) -> bool:
