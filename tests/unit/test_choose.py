@@ -376,26 +376,39 @@ def test_graphs_are_left_after_three_losses_and_for_longer_each_time(others: boo
     for _ in range(3):
         for _ in range(3):
             assert not retry.left(False, 1e-6)
-            retry.has_lost(1e-6)
+            retry.has_lost(1e-6, 1.5e-6)
         count = 0
         while retry.left(others and count == 2, 1e-6):
-            retry.ran_without()
+            retry.ran_without(1e-6)
             count += 1
         left.append(count)
     assert left == ([2, 2, 2] if others else [4, 8, 16])
-    retry.has_lost(1e-6)
-    retry.has_lost(1e-6)
+    retry.has_lost(1e-6, 1.5e-6)
+    retry.has_lost(1e-6, 1.5e-6)
     retry.paid()
-    retry.has_lost(1e-6)
+    retry.has_lost(1e-6, 1.5e-6)
     assert not retry.left(False, 1e-6)
     for _ in range(2):
-        retry.has_lost(1e-6)
+        retry.has_lost(1e-6, 1.5e-6)
     assert not retry.left(False, 10e-6)  # dearer by far
     for _ in range(2):
-        retry.has_lost(10e-6)
+        retry.has_lost(10e-6, 10.5e-6)
         assert not retry.left(False, 10e-6)  # they begin again
-    retry.has_lost(10e-6)
+    retry.has_lost(10e-6, 10.5e-6)
     assert retry.left(False, 10e-6)
+
+
+def test_graphs_that_seem_to_have_lost_are_left_no_longer_than_it_takes_to_see_that_they_had_not() -> None:
+    """What a batch would have taken without its graph is only thought."""
+    retry = Retry()
+    for _ in range(3):
+        for took in (1.7e-6, 1.5e-6, 1.6e-6):
+            retry.has_lost(1e-6, took)
+        assert retry.left(False, 1e-6)
+        retry.ran_without(1.5e-6)  # as long as the quickest of them
+        assert retry.left(False, 1e-6)
+        retry.ran_without(1.6e-6)
+        assert not retry.left(False, 1e-6)
 
 
 def test_what_seems_too_dear_is_tried_after_a_while() -> None:

@@ -161,7 +161,7 @@ class Adaptive:
 
     def _took(self, running: Running, done: int, took: float) -> None:
         """The serial loop ran the rest of a batch."""
-        self.retry.ran_without()
+        self.retry.ran_without(took / (running.count - done))
         ratio = _aborted(running, done) if running.count >= _SAMPLED else self.alike.abort_ratio
         self.price.ran(took, running.count - done, ratio)
 
@@ -233,7 +233,7 @@ class Adaptive:
             self._largest = features.events
         else:
             if not paid:
-                self.retry.has_lost(cost)
+                self.retry.has_lost(cost, took / features.events)
             if not (paid and self.price.settled() and self.alike.looked % _LEARNS):
                 self._learn(replace(features, cost=cost), batch, spent)
         if choice.tried:
