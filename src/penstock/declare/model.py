@@ -141,9 +141,9 @@ class Program:
         kind = self._kinds.get(name)
         return None if kind is None else self.events[kind]
 
-    def kind(self, event: EventDef) -> int:
-        """Which of the events it is."""
-        return self._kinds[event.name]
+    def kind(self, event: str) -> int:
+        """Which of the events has this name."""
+        return self._kinds[event]
 
     def transaction_of(self, event: EventDef) -> TransactionDef | None:
         return self._by_event.get(event.name)

@@ -163,7 +163,7 @@ def order(program: Program, arrived: list[Arrived], late: list[Any] | None = Non
     if any(a.event.id for a in arrived) or not _in_turn(arrived):
         place = _by_id(arrived, given, place)
     kind, pos, ts = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
-    _lay_out(given, place, ends, np.array([program.kind(a.event) for a in arrived], np.uint8), kind, pos, ts)
+    _lay_out(given, place, ends, np.array([program.kind(a.event.name) for a in arrived], np.uint8), kind, pos, ts)
     if marks is not None:
         kind[marks[place] if place.size else marks] |= LATE
     return Ordered(tuple(arrived), kind, pos, ts, place if place.size else None)
@@ -221,7 +221,7 @@ def _ids(arrived: list[Arrived], rows: Any) -> pa.Array:
 
 def titles(program: Program, batch: Ordered) -> list[str]:
     """Each event as a person would write it, in order."""
-    tables = {program.kind(a.event): a for a in batch.arrived}
+    tables = {program.kind(a.event.name): a for a in batch.arrived}
     out = []
     for kind, row in zip(batch.kind.tolist(), batch.pos.tolist(), strict=True):
         arrived = tables[kind & ~LATE]

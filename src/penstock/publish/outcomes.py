@@ -79,7 +79,7 @@ class Outcomes:
         # Kind of event -> its transaction's number.
         self._numbers = np.zeros(max(len(program.events), 1), np.int32)
         for number, transaction in enumerate(program.transactions):
-            self._numbers[program.kind(transaction.event)] = number
+            self._numbers[program.kind(transaction.event.name)] = number
 
     def table(self, batch: Ordered, result: Result, strings: Strings, version: int) -> Told:
         n = batch.count

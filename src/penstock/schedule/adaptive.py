@@ -48,9 +48,8 @@ class Adaptive:
         self.price, self.alike, self.retry = Price(), Alike(), Retry()
         self._lists = 1.0  # records that an event reaches, for each that is known without looking into its lists
         self._last = _NOTHING
-        self._little_one = (
-            _NONE  # the last batch, if it was too small for a graph: its events, what was said, odd ones in a row
-        )
+        # The last batch, if it was too small for a graph: its events, what was said, odd ones in a row.
+        self._little_one = _NONE
         self._worth = 0  # batches in a row that seemed worth a graph
         self._reached = 0.0  # records that an event of the last large batch reached, if its lists had one each
         self._largest = 0  # events of the largest graph so far

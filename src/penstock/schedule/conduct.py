@@ -26,9 +26,9 @@ class Conductor:
         self.kernel = kernel
         self.compiled = Compiled(kernel)
         self.costs = Costs(cache_directory(), hashlib.sha256(kernel.source.encode()).hexdigest()[:16])
-        events = kernel.plan.program.events
-        self.names = [e.name for e in events]
-        self.unforeseen = [self.names.index(t.event) for t in kernel.plan.transactions if foresee(t) is None]
+        program = kernel.plan.program
+        self.names = [e.name for e in program.events]
+        self.unforeseen = [program.kind(t.event) for t in kernel.plan.transactions if foresee(t) is None]
         self.groups = [(kinds, Adaptive(kernel, self.compiled, self.costs)) for kinds in groups(kernel.plan)]
 
     def run(self, running: Running, policy: Policy) -> Conducted:
@@ -63,7 +63,7 @@ class Conductor:
     def _adaptive(self, running: Running, threads: int) -> Conducted:
         if not running.count:
             return Conducted(Policy.serial(), "there is nothing to run")
-        alone = self._alone(running) if self.unforeseen else ()
+        alone = self._alone(running)
         if len(alone):
             self.kernel.run(running)
             why = f"{len(alone)} of {running.count} events have keys that only state can tell, and must run alone"

@@ -27,11 +27,10 @@ class Cuts:
 
     def __init__(self, plan: Plan) -> None:
         found = cuts(plan)
-        numbers = {e.name: n for n, e in enumerate(plan.program.events)}
-        shapes_of = [(numbers[t.event], found[t.name]) for t in plan.transactions if t.name in found]
+        shapes_of = [(plan.program.kind(t.event), found[t.name]) for t in plan.transactions if t.name in found]
         self.any = bool(shapes_of)
         self.handed = handed(plan)
-        self.of_kind = np.zeros(max(1, len(numbers)), np.int64)
+        self.of_kind = np.zeros(max(1, len(plan.program.events)), np.int64)
         most = max((len(c.pieces) for _, c in shapes_of), default=1)
         sites = max((len(p.sites) for _, c in shapes_of for p in c.pieces), default=0) * most
         self.size = np.ones(len(shapes_of) + 1, np.int64)

@@ -12,11 +12,10 @@ from penstock.plan.ir import Plan
 
 def groups(plan: Plan) -> list[list[int]]:
     """The events of each group, by number."""
-    numbers = {e.name: n for n, e in enumerate(plan.program.events)}
     found: list[tuple[set[int], set[str], set[str]]] = []  # events, tables that are read or written, those written
     for transaction in plan.transactions:
         tables = {op.table for op in transaction.block.walk() if op.table}
-        one = ({numbers[transaction.event]}, tables, set(transaction.writes))
+        one = ({plan.program.kind(transaction.event)}, tables, set(transaction.writes))
         apart = []
         for other in found:
             if other[1] & one[2] or other[2] & one[1]:

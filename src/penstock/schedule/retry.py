@@ -20,10 +20,8 @@ class Retry:
     def __init__(self) -> None:
         self._after = _FIRST  # batches
         self._dear = 0  # batches for which a graph seemed too dear
-        self._lost, self._took = (
-            0,
-            0.0,
-        )  # batches in a row that took longer by a graph; the quickest one's seconds an event
+        # Batches in a row that took longer by a graph; and of the quickest of them, the seconds of an event.
+        self._lost, self._took = 0, 0.0
         self._left, self._cost = 0, 0.0  # batches that are to run without, and what an event cost when that was said
 
     def paid(self) -> None:

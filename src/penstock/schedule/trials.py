@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 # have no time for it; nor where the events' own work is more than this share of the time, for there is not much else to
 # be wrong about.
 _UNKNOWN, _KNOWN, _AGAIN, _FEWEST, _WORK = 0.94, 0.97, 64, 2048, 0.85
-# A record is hot if so many times a thread's share of the accesses to it would be the share of all events.
-_HOTTEST = 10
+# A record is hot if it is reached at least once for so many events of a thread's share.
+_HOT = 10
 # Batches can be compared if events are as many to within the one ratio and cost the same to within the other, and if
 # the share that aborts differs by no more than that.
 _SIZE, _COST, _ABORTS = 0.7, 0.5, 0.2
@@ -37,17 +37,16 @@ class Trials:
         self._now: Features | None = None  # the last batch that was looked at
         self._looked = 0  # how many were
         self._ran: list[tuple[str, float]] = []  # the last ones: policy, seconds of an event
-        self._found: dict[
-            tuple[str, str, bool], list[float]
-        ] = {}  # a rival, the last choice -> its times over that one's
-        self._tried: dict[tuple[str, bool], int] = {}  # when it was
+        # A rival, the last choice, whether a record is hot -> the rival's times over the other's.
+        self._found: dict[tuple[str, str, bool], list[float]] = {}
+        self._tried: dict[tuple[str, bool], int] = {}  # when that was
 
     def corrected(self, f: Features, estimates: dict[str, float]) -> dict[str, float]:
         """The estimates of a batch that is looked at, as far as trials know better."""
         if self._now is None or not _alike(self._now, f, cost=len({who for who, _ in self._ran}) == 1):
             self._ran = []
         self._now, self._looked, work = f, self._looked + 1, f.work / f.threads
-        return {who: work + (seconds - work) * (self._known(who) or 1.0) for who, seconds in estimates.items()}
+        return {who: work + (seconds - work) * (self._known(f, who) or 1.0) for who, seconds in estimates.items()}
 
     def rival(self, last: str, estimates: dict[str, float]) -> str | None:
         """Who is to be tried instead of the last choice. Nobody who runs ahead: if events begin to abort just then,
@@ -58,7 +57,7 @@ class Trials:
         if f.events < _FEWEST or f.work / f.threads > _WORK * estimates[last]:
             return None
         cautious = [who for who in estimates if who.endswith("/eager") and who != last]
-        near = [who for who in cautious if self._near(who) * estimates[who] <= estimates[last]]
+        near = [who for who in cautious if self._near(f, who) * estimates[who] <= estimates[last]]
         return min(near, key=estimates.__getitem__, default=None)
 
     def ran(self, who: str, seconds: float, estimates: dict[str, float]) -> None:
@@ -75,17 +74,15 @@ class Trials:
                 self._believe(self._now, rival, estimates[rival], believed * estimates[last])
                 found.clear()
 
-    def _near(self, who: str) -> float:
+    def _near(self, f: Features, who: str) -> float:
         """How near its estimate has to be for it to be tried."""
-        if self._known(who) is None:
+        if self._known(f, who) is None:
             return _UNKNOWN
-        assert self._now is not None
-        due = self._looked >= self._tried.get((who, _hot(self._now)), 0) + _AGAIN
+        due = self._looked >= self._tried.get((who, _hot(f)), 0) + _AGAIN
         return _KNOWN if due else _NEVER
 
-    def _known(self, who: str) -> float | None:
-        f = self._now
-        return self._costs.correction(who, f.threads, f.events, _hot(f)) if f else None
+    def _known(self, f: Features, who: str) -> float | None:
+        return self._costs.correction(who, f.threads, f.events, _hot(f))
 
     def _believe(self, f: Features, who: str, thought: float, seconds: float) -> None:
         self._tried[who, _hot(f)] = self._looked
@@ -95,7 +92,7 @@ class Trials:
 
 
 def _hot(f: Features) -> bool:
-    return _HOTTEST * f.chain * f.threads >= f.events
+    return _HOT * f.chain * f.threads >= f.events
 
 
 def _alike(a: Features, b: Features, *, cost: bool) -> bool:

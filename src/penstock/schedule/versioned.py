@@ -296,14 +296,13 @@ class Batch:
 
 def _widths(plan: Plan) -> tuple[Any, Any]:
     """Kind of event -> its sites; and the same once more if that is all it takes to count entries, or None."""
-    numbers = {e.name: n for n, e in enumerate(plan.program.events)}
     widths = np.zeros(256, np.int64)  # late events have kinds of their own, and no entries
     fixed = True
     for transaction in plan.transactions:
         foresight = foresee(transaction)
         if foresight is not None:
             fixed &= not foresight.loops
-            widths[numbers[transaction.event]] = len(foresight.sites)
+            widths[plan.program.kind(transaction.event)] = len(foresight.sites)
     return widths, widths if fixed else None
 
 

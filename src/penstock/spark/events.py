@@ -97,7 +97,7 @@ def pack(spark: Any, program: Program, sources: dict[EventDef, Any], state: str)
         direct = isinstance(source, Files)
         frame = file_names(spark, source, event.name, state) if direct else source
         columns = [
-            F.lit(program.kind(event)).alias("kind"),
+            F.lit(program.kind(event.name)).alias("kind"),
             (F.col("place") if direct else F.lit(None).cast("long")).alias("place"),
             (F.col("file") if direct else F.lit(None).cast("string")).alias("file"),
         ]

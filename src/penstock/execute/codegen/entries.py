@@ -14,8 +14,7 @@ from penstock.plan.ir import Plan, TransactionPlan
 
 def foreseen(plan: Plan) -> list[tuple[TransactionPlan, int, Foresight]]:
     """The transactions that have entries, their events' numbers and their sites."""
-    numbers = {e.name: n for n, e in enumerate(plan.program.events)}
-    return [(t, numbers[t.event], found) for t in plan.transactions if (found := foresee(t)) is not None]
+    return [(t, plan.program.kind(t.event), found) for t in plan.transactions if (found := foresee(t)) is not None]
 
 
 def place(foresight: Foresight, event: int, site: Site, turn: str) -> str:

@@ -178,7 +178,7 @@ class InPlace:
         out.line("code[i] = c")
 
     def event_number(self, transaction: TransactionPlan) -> int:
-        return next(n for n, e in enumerate(self.plan.program.events) if e.name == transaction.event)
+        return self.plan.program.kind(transaction.event)
 
     def transactions(self, out: Source) -> None:
         word = "if"
