@@ -81,12 +81,12 @@ class Kernel:
         self._fields = _fields(plan, self.layout.arguments)
         self._returns = [(f"o{k}", f"h{k}", dtype(t)) for k, (_, t) in enumerate(plan.program.returns)]
         self._literals = pa.array(self.layout.literals, pa.string())
-        self._log = undo_log(LOG_SIZE)
+        self._log = _log(LOG_SIZE)
 
     def twin(self) -> Kernel:
         """The same kernel with logs of its own, to run beside this one."""
         other = copy(self)
-        other._log = undo_log(LOG_SIZE)
+        other._log = _log(LOG_SIZE)
         return other
 
     # -- compiling --------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Kernel:
 
     def _grow(self, tables: Tables, what: int) -> None:
         if what == FULL_LOG:
-            self._log = undo_log(2 * self._log["touched"].size)
+            self._log = _log(2 * self._log["touched"].size)
         else:
             table = tables[self.plan.program.tables[what].name]
             table.reserve(table.capacity)
@@ -209,7 +209,7 @@ def _lane(array: Any) -> Any:
     return array
 
 
-def undo_log(size: int) -> dict[str, Any]:
+def _log(size: int) -> dict[str, Any]:
     """What a kernel undoes an event by, and says of what is full."""
     out = {name: np.zeros(size, np.int64) for name in ("undo_what", "undo_at", "undo_old", "touched")}
     return out | {"info": np.zeros(1, np.int64)}

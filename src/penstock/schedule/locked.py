@@ -19,7 +19,7 @@ import numpy as np
 
 from penstock.execute import steps
 from penstock.execute.codegen.locked import generate_locked
-from penstock.execute.native import LOG_SIZE, Running, undo_log
+from penstock.execute.native import LOG_SIZE, Running
 from penstock.schedule import atomics, locks
 from penstock.schedule.generated import Generated
 from penstock.schedule.graph import Graph
@@ -30,6 +30,8 @@ from penstock.state import hashing
 from penstock.state.jit import borrowed, kernel
 from penstock.state.table import DIRTY, GRAVES
 
+_LOG = ("undo_what", "undo_at", "undo_old", "touched")
+
 
 class Locked:
     def __init__(self, versioned: Versioned) -> None:
@@ -39,7 +41,7 @@ class Locked:
         self.mortal = {op.table for op in ops if op.code in ("insert", "ensure", "delete")}
         self.jitter = 0
         self._generated = Generated(self.kernel, self.wanted, (atomics, locks))
-        self._logs: list[dict[str, Any]] = []
+        self._logs: list[list[Any]] = []
 
     def run(self, running: Running, policy: Policy, start: int, stop: int) -> dict[str, float]:
         """Run these events; seconds of all threads together, by what they were spent on."""
@@ -72,17 +74,17 @@ class Locked:
     def _work(self, batch: Batch, held: Locks) -> None:
         function = self._function(held)
         while len(self._logs) < batch.threads:
-            self._logs.append(undo_log(LOG_SIZE))
+            self._logs.append(_log(LOG_SIZE))
         lists = [self._lists(batch, me) for me in range(batch.threads)]
 
         def one(me: int) -> None:
             given = batch.given(self.wanted) | lists[me]
-            given |= {"start": me, "stop": batch.count}
+            given |= {"info": np.zeros(1, np.int64), "start": me, "stop": batch.count}
             while given["start"] < batch.count:
-                given |= self._logs[me]
+                given |= zip(_LOG, self._logs[me], strict=True)
                 given["start"] = int(function(held, me, *[given[a.name] for a in self.wanted]))
                 if given["start"] < batch.count:  # only the log can be full
-                    self._logs[me] = undo_log(2 * self._logs[me]["touched"].size)
+                    self._logs[me] = _log(2 * self._logs[me][0].size)
 
         batch.team.each(batch.threads, one, lambda: locks.fail(held))
         _merge(batch, lists)
@@ -121,6 +123,10 @@ class Locked:
             if table.definition.name in self.mortal:
                 rows = table.graves[: table.meta[GRAVES]]
                 hashing.settle(table.slots, table.stored, table.flags, rows)
+
+
+def _log(size: int) -> list[Any]:
+    return [np.zeros(size, np.int64) for _ in _LOG]
 
 
 @kernel
