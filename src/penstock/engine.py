@@ -77,7 +77,7 @@ class Database:
         self._policy = Policy.adaptive()
         self._outcomes = Outcomes(self.program, self._kernel.layout.reasons)
         self.compile_s = time.perf_counter() - begun
-        self._gate = Gate(self.program.name)
+        self._gate = Gate(self.program.name, options.get("disk"))
         self._store = Memory(self.program) if path is None else Durable(self.program, self._kernel, path, **options)
         self._tables, self.recovered = self._store.recover()
         self._version = self.recovered.version

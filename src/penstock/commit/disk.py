@@ -1,7 +1,7 @@
-"""Every file operation of this stage.
+"""Every file operation of this stage, and every lock and thread beside them: all that a simulator has to replace.
 
 A `Disk` is thin: each method is one step that the operating system does as a whole or fails.
-All of them pass through `step`, which a test may override to count the operations, to kill the
+All file operations pass through `step`, which a test may override to count the operations, to kill the
 process before or after the k-th, or to raise ENOSPC there.
 
     create, write, fsync, close        a new file, never an existing one, through its descriptor
@@ -9,6 +9,8 @@ process before or after the k-th, or to raise ENOSPC there.
     overwrite                          a few bytes in place, not synced: hints only
     link, rename, unlink, mkdir, rmdir names
     listdir, stat, fsync_dir           directories
+    lock_file, unlock_file             between processes
+    mutex, thread                      between threads of this process
 
 Invariants:
 - Files are made 0600 and directories 0700.
@@ -21,10 +23,13 @@ Invariants:
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -45,6 +50,18 @@ REMEDY = {
 
 # Linux takes at most 1024 buffers in one writev (IOV_MAX).
 BUFFERS_PER_WRITE = 1024
+
+
+class Mutex(Protocol):
+    """What is used of threading.Lock."""
+
+    def acquire(self) -> bool: ...
+
+    def release(self) -> None: ...
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> None: ...
 
 
 class Disk:
@@ -86,8 +103,11 @@ class Disk:
         with self.step("open", path):
             return os.open(path, os.O_RDONLY)
 
+    def fstat(self, fd: int) -> os.stat_result:
+        return os.fstat(fd)
+
     def size(self, fd: int) -> int:
-        return os.fstat(fd).st_size
+        return self.fstat(fd).st_size
 
     def pread(self, fd: int, length: int, offset: int, path: Path) -> pa.Buffer:
         """Up to `length` bytes from `offset`: fewer where the file ends before."""
@@ -138,7 +158,30 @@ class Disk:
         with self.step("sync", path):
             sync_names(path)
 
+    def lock_file(self, fd: int) -> None:
+        """BlockingIOError where another process holds it."""
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def unlock_file(self, fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+
+    def mutex(self) -> Mutex:
+        return threading.Lock()
+
+    def thread(self, work: Callable[[], None], name: str) -> threading.Thread:
+        """Begins to work, beside the caller."""
+        thread = threading.Thread(target=work, name=name)
+        thread.start()
+        return thread
+
     # What the stage makes of these steps.
+
+    def exists(self, path: Path) -> bool:
+        try:
+            self.stat(path)
+        except FileNotFoundError:
+            return False
+        return True
 
     def read(self, path: Path) -> bytes:
         fd = self.open(path)

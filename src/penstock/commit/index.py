@@ -6,8 +6,7 @@ scan. Commits extend it while a snapshot's pruning, in another thread, cuts it: 
 
 from __future__ import annotations
 
-import threading
-
+from penstock.commit.disk import Mutex
 from penstock.commit.recover import Entry, Scan
 from penstock.commit.retain import oldest_kept
 from penstock.commit.snapshot import Manifest
@@ -20,8 +19,8 @@ LOG_TO_SNAPSHOT = 4
 
 
 class Index:
-    def __init__(self, found: Scan) -> None:
-        self._mutex = threading.Lock()
+    def __init__(self, found: Scan, mutex: Mutex) -> None:
+        self._mutex = mutex
         self.seq, newest = found.newest
         self.version, self.last_id = newest.version, newest.last_id
         self.damaged = [entry for entry in found.segments.values() if isinstance(entry, StateError)]

@@ -27,6 +27,7 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ class Journal:
         self._broken = False
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
-        self._index = Index(found)
+        self._index = Index(found, disk.mutex())
 
     @classmethod
     def open(
@@ -196,7 +197,7 @@ class Journal:
         lazy = self._lock is not None and upto is None and not oldest
         recovery = recover(self._disk, self.path, upto, oldest=oldest, skip=skip, lazy=lazy)
         if self._lock is None:
-            self._index = Index(recovery.scan)
+            self._index = Index(recovery.scan, self._disk.mutex())
         self._index.drop_snapshots(recovery.damaged)
         return recovery
 
@@ -207,10 +208,10 @@ class Journal:
             try:
                 return read_commit(self._disk, self.path, seq, only)
             except StateError:
-                if segment_path(self.path, seq).exists():
+                if self._disk.exists(segment_path(self.path, seq)):
                     raise
         elif self._lock is None:
-            self._index = look(self._disk, self.path, Index)
+            self._index = look(self._disk, self.path, lambda found: Index(found, self._disk.mutex()))
             if (seq := self._index.find(id)) is not None:
                 return read_commit(self._disk, self.path, seq, only)
         if self.last_id is None or id > self.last_id:
@@ -246,8 +247,7 @@ class Journal:
         if wait or not self._background:
             self._save(lock, whole)
             return
-        self._thread = threading.Thread(target=self._save_aside, args=(lock, whole), name="penstock-snapshot")
-        self._thread.start()
+        self._thread = self._disk.thread(partial(self._save_aside, lock, whole), "penstock-snapshot")
 
     @property
     def seq(self) -> int:

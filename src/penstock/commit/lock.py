@@ -19,7 +19,6 @@ it at once, and its copy of the writer refuses to commit.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import socket
@@ -48,7 +47,7 @@ class WriterLock:
     def acquire(cls, disk: Disk, path: Path) -> WriterLock:
         fd = disk.touch(path / LOCK)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            disk.lock_file(fd)
         except OSError as error:
             disk.close(fd)
             if not isinstance(error, BlockingIOError):
@@ -88,7 +87,7 @@ class WriterLock:
             found = self._disk.stat(self.path / LOCK)
         except FileNotFoundError:
             raise self._fenced(f"{LOCK} was removed") from None
-        held = os.fstat(self._fd)
+        held = self._disk.fstat(self._fd)
         if (found.st_dev, found.st_ino) != (held.st_dev, held.st_ino):
             raise self._fenced(f"{LOCK} is not the file that was locked")
         if _read(self._disk, self.path).get("token") != self._token:
@@ -97,7 +96,7 @@ class WriterLock:
     def release(self) -> None:
         if self._fd >= 0 and self._pid == os.getpid():
             fd, self._fd = self._fd, -1
-            fcntl.flock(fd, fcntl.LOCK_UN)
+            self._disk.unlock_file(fd)
             self._disk.close(fd)
 
     def _fenced(self, why: str) -> StateError:

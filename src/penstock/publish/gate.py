@@ -6,17 +6,17 @@ rests still lets readers in, and a reader waits for one batch at most.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from penstock.commit.disk import Disk
 from penstock.errors import StateError
 
 
 class Gate:
-    def __init__(self, app: str) -> None:
-        self._app = app
-        self._turnstile, self._lock = threading.Lock(), threading.Lock()
+    def __init__(self, app: str, disk: Disk | None = None) -> None:
+        self._app, disk = app, disk or Disk()
+        self._turnstile, self._lock = disk.mutex(), disk.mutex()
         self._writing, self._whole = _Writing(self), _Whole(self)
         self.closed = False
         self._failure = ""

@@ -58,7 +58,7 @@ class Position:
 class Directory:
     def __init__(self, path: str | os.PathLike[str], disk: Disk | None = None) -> None:
         self.path, self._disk = Path(path).absolute(), disk or Disk()
-        if not self.path.is_dir():
+        if not self._disk.exists(self.path):
             raise StateError(f"there is no directory {self.path}; name the state directory of an app")
         try:
             identity = read_identity(self._disk, self.path)
