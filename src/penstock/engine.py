@@ -157,9 +157,9 @@ class Database:
         """A consistent snapshot of a table: the last version, or an older one that is retained."""
         return self.view(version).tables[self._definition(table).name]
 
-    def sql(self, query: str, version: int | None = None) -> pa.Table:
-        """DuckDB over a consistent snapshot of all tables."""
-        return self.view(version).sql(query)
+    def sql(self, query: str, version: int | None = None, *, allow_files: bool = False) -> pa.Table:
+        """DuckDB over a consistent snapshot of all tables: one query that only reads. allow_files: all it can do."""
+        return self.view(version).sql(query, allow_files=allow_files)
 
     def view(self, version: int | None = None) -> View:
         """All tables as of one version."""

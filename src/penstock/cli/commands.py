@@ -171,14 +171,23 @@ def run(
 @one_line_errors
 def query(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A state directory; its app is not needed.")],
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="A DuckDB query over its tables, by their names.")],
+    sql: Annotated[
+        str, typer.Argument(metavar="SQL", help="One DuckDB query over its tables, by their names; it can only read.")
+    ],
     version: Annotated[int | None, typer.Option(min=0, help="As of this version; default the newest.")] = None,
+    allow_files: Annotated[
+        bool,
+        typer.Option(
+            "--allow-files",
+            help="Let DuckDB do all it can: read and write files (COPY), several statements. Only for SQL of your own.",
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Ask a state directory, also while it is written to."""
     from penstock.cli import inspect
 
-    inspect.query(directory, sql, version=version, as_json=json)
+    inspect.query(directory, sql, version=version, allow_files=allow_files, as_json=json)
 
 
 @app.command()

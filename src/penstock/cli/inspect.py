@@ -8,7 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 from rich.console import Console
 from rich.markup import escape
@@ -20,16 +19,12 @@ from penstock.publish.reading import Directory
 from penstock.publish.view import View
 
 
-def query(path: Path, sql: str, *, version: int | None, as_json: bool) -> None:
+def query(path: Path, sql: str, *, version: int | None, allow_files: bool, as_json: bool) -> None:
     directory = Directory(path)
     # All tables as of one version, also when a batch is committed between reading two of them.
     version = directory.readable(version)
     view = View(version, {name: directory.table(name, version) for name in directory.tables})
-    try:
-        rows = view.sql(sql)
-    except duckdb.Error as error:
-        raise InputError(f"the query failed: {str(error).splitlines()[0]}") from None
-    _show(rows, {"version": version}, f"version {version}", as_json)
+    _show(view.sql(sql, allow_files=allow_files), {"version": version}, f"version {version}", as_json)
 
 
 def history(path: Path, name: str, key: list[str], *, as_json: bool) -> None:

@@ -45,6 +45,9 @@ REMEDY = {
     errno.EACCES: "give this user permission to read and write the state directory",
     errno.EPERM: "give this user permission to read and write the state directory",
     errno.ENOTDIR: "a state directory must be a directory: name another one",
+    errno.EISDIR: "a file must be a file: move the directory away, and restore the file from a backup",
+    errno.ELOOP: "the links there lead in a circle: name another directory",
+    errno.ENAMETOOLONG: "name a directory by a shorter path",
     errno.EMFILE: "raise the limit on open files (ulimit -n), then reopen the state directory",
 }
 
