@@ -179,7 +179,7 @@ def test_every_failure_of_query_is_one_line(state: str, tmp_path: Path) -> None:
         file = Path(state) / name
         file.rename(tmp_path / file.name)
         file.mkdir()
-        assert f"cannot read {file}: is a directory; a file must be a file: " in fails()
+        assert f"cannot read {file}: is a directory; a directory is where a file should be: " in fails()
         file.rmdir()
         (tmp_path / file.name).rename(file)
     assert penstock("query", state, "select 1")[0] == 0

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from penstock.commit.disk import Disk
 from penstock.commit.identity import LOG, SNAPSHOTS
-from penstock.commit.recover import numbers, segment_path, snapshot_path
+from penstock.commit.scan import numbers, segment_path, snapshot_path
 from penstock.commit.snapshot import remove_snapshot
 
 
