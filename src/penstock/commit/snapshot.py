@@ -108,6 +108,19 @@ def read_snapshot(disk: Disk, path: Path, manifest: Manifest) -> Snapshot:
     return Snapshot(manifest.seq, manifest.header, tables, manifest.directory, manifest.stands_on)
 
 
+def verify_table(disk: Disk, path: Path, file: dict[str, int], told: Callable[[int], None]) -> None:
+    """Reads every byte of a table's file, from the device where that can be; keeps nothing of it."""
+    fd = _open_table(disk, path)
+    try:
+        disk.drop_cached(fd)
+        if disk.size(fd) != file["size"]:
+            raise StateError(f"{path} is damaged: it has {disk.size(fd)} bytes, not {file['size']}")
+        if disk.crc(fd, file["size"], 0, path, told) != file["crc32"]:
+            raise _damaged_table(path)
+    finally:
+        disk.close(fd)
+
+
 def remove_snapshot(disk: Disk, path: Path) -> None:
     try:
         names = disk.listdir(path)
@@ -144,15 +157,23 @@ def check_file_name(table: str) -> None:
 
 
 def _read_table(disk: Disk, path: Path, file: dict[str, int]) -> pa.Table:
-    try:
-        fd = disk.open(path)
-    except OSError as error:
-        raise StateError(f"{path} is missing; restore it from a backup") from error
+    fd = _open_table(disk, path)
     try:
         data = disk.pread(fd, file["size"], 0, path)
     finally:
         disk.close(fd)
     if len(data) != file["size"] or zlib.crc32(data) != file["crc32"]:
-        raise StateError(f"{path} is damaged: its checksum does not hold; restore it from a backup")
+        raise _damaged_table(path)
     with pa.ipc.open_file(data) as reader:
         return reader.read_all()
+
+
+def _open_table(disk: Disk, path: Path) -> int:
+    try:
+        return disk.open(path)
+    except OSError as error:
+        raise StateError(f"{path} is missing; restore it from a backup") from error
+
+
+def _damaged_table(path: Path) -> StateError:
+    return StateError(f"{path} is damaged: its checksum does not hold; restore it from a backup")
