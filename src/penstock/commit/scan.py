@@ -173,17 +173,20 @@ def _check_chain(found: Scan) -> None:
 
 
 def head_bytes(seq: int, hash: str) -> bytes:
+    """As one line: the number, the hash, and a crc32 of both."""
     text = b"%012d %s" % (seq, hash.encode() or b"-")
     return b"%s %08x\n" % (text, zlib.crc32(text))
 
 
 def read_head(disk: Disk, path: Path) -> Head:
     try:
-        *words, crc = disk.read(path / HEAD).removesuffix(b"\n").split(b" ")
-        sound = int(crc, 16) == zlib.crc32(b" ".join(words)) and len(words) in (1, 2)
-        return Head(int(words[0]), words[1].decode() if words[1:] else None) if sound else Head()
-    except (FileNotFoundError, ValueError):
+        data = disk.read(path / HEAD)
+    except FileNotFoundError:
         return Head()
+    found = re.fullmatch(rb"(\d{12})(?: ([0-9a-f]{32}|-))? [0-9a-f]{8}\n", data)
+    if found is None or data[-9:-1] != b"%08x" % zlib.crc32(data[:-10]):
+        return Head()
+    return Head(int(found[1]), None if found[2] in (None, b"-") else found[2].decode())
 
 
 def origin_of(disk: Disk, path: Path) -> Origin:
@@ -194,11 +197,15 @@ def origin_of(disk: Disk, path: Path) -> Origin:
 
 
 def numbers(disk: Disk, folder: Path, suffix: str = "") -> list[int]:
+    names = names_in(disk, folder)
+    return sorted(int(name[:12]) for name in names if re.fullmatch(r"\d{12}" + re.escape(suffix), name))
+
+
+def names_in(disk: Disk, folder: Path) -> list[str]:
     try:
-        names = disk.listdir(folder)
+        return disk.listdir(folder)
     except FileNotFoundError as error:
         raise StateError(f"{folder} is missing; restore it from a backup") from error
-    return sorted(int(name[:12]) for name in names if re.fullmatch(r"\d{12}" + re.escape(suffix), name))
 
 
 def first_retained(path: Path, segments: Collection[int], snapshots: Collection[int], newest: int) -> int:
