@@ -52,7 +52,7 @@ def read_origin(disk: Disk, path: Path) -> Origin:
 
 def read_identity(disk: Disk, path: Path) -> dict[str, Any]:
     """The identity of an existing state directory; FileNotFoundError where there is none."""
-    content = read_sealed(disk, path / IDENTITY)
+    content = read_sealed(disk, path / IDENTITY, "app", "tables")
     content.pop("log", None)
     return content
 

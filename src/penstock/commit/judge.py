@@ -54,8 +54,13 @@ class Judgement:
             last = next(seq for seq in range(first, self.readable.known + 2) if seq + 1 not in gone)
             name = self._name(segment_path(self._path, first))
             upto = "" if last == first else f", as are all up to {last:012d}.seg"
-            yield self._lost(first, name, f"is missing{upto}")
-        for seq in range(min(self._seen.segments, default=0), self._begin):
+            if first == 1 and not self._seen.snapshots:
+                remedy = f"restore what is missing, or a snapshot of commit {last} or a later one, from a backup"
+                problem = f"is missing{upto}, and there is no snapshot in their place"
+                yield Finding(name, False, problem, f"{remedy}: until then nothing can be read")
+            else:
+                yield self._lost(first, name, f"is missing{upto}")
+        for seq in range(min(self._seen.segments, default=self._begin), self._begin):
             if seq not in self._seen.segments:
                 yield Finding(
                     self._name(segment_path(self._path, seq)),
@@ -65,14 +70,17 @@ class Judgement:
                 )
 
     @property
+    def _first(self) -> int:
+        return min(self._seen.segments, default=self.readable.known + 1)
+
+    @property
     def _begin(self) -> int:
         """The first segment that must be there: pruning removes those up to the oldest snapshot, but never with one
         snapshot alone."""
         numbered = sorted(self._seen.snapshots)
-        first = min(self._seen.segments, default=self.readable.known + 1)
-        if not numbered:
-            return first if first > 1 else 1
-        return 1 if len(numbered) == 1 and first <= numbered[0] else numbered[0] + 1
+        if not numbered or (len(numbered) == 1 and self._first <= numbered[0]):
+            return 1
+        return numbered[0] + 1
 
     def _lost(self, seq: int, name: str, problem: str) -> Finding:
         lost = self.readable.needs_segment(seq)
@@ -136,22 +144,11 @@ class Judgement:
         return Finding(name, False, problem, f"nothing is lost: {instead} hold the same; {RESTORE}, or delete {folder}")
 
     def _lost_snapshots(self) -> Iterator[Finding]:
-        """What is left of the log tells that there were snapshots: it begins behind one, and two are always kept."""
-        first = min(self._seen.segments, default=self.readable.known + 1)
-        if first == 1 or len(self._seen.snapshots) > 1:
-            return
-        oldest = min(self._seen.snapshots, default=0)
-        if not oldest:
-            yield Finding(
-                SNAPSHOTS,
-                False,
-                f"holds none, and the log begins with commit {first}",
-                f"restore the one of commit {first - 1} from a backup: until then nothing can be read",
-            )
-        elif first == oldest + 1:
-            yield Finding(
-                SNAPSHOTS, True, "holds one, where two are kept", "nothing is lost; the next one makes up for it"
-            )
+        """The log tells that there were others: nothing is pruned before there are two, and those stay."""
+        numbered, first = sorted(self._seen.snapshots), self._first
+        if len(numbered) == 1 and first == numbered[0] + 1:
+            remedy = "nothing is lost; the next one makes up for it"
+            yield Finding(SNAPSHOTS, True, "holds one, where two are kept", remedy)
 
     def _name(self, file: Path) -> str:
         return str(file.relative_to(self._path))

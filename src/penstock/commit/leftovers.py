@@ -14,13 +14,14 @@ from penstock.commit.disk import Disk
 from penstock.commit.findings import Finding, problem_of
 from penstock.commit.identity import BESIDE, IDENTITY, LOG, SNAPSHOTS, UNFINISHED
 from penstock.commit.lock import LOCK, OWNER, writer_tag
-from penstock.commit.scan import HEAD, Head, read_head
+from penstock.commit.scan import HEAD, Head, head_bytes, read_head
 from penstock.commit.verify import snapshot_files
 from penstock.errors import StateError
 
-OURS = UNFINISHED | BESIDE | {IDENTITY, HEAD, LOCK, OWNER}
-# What an older Penstock wrote before the first commit: it says as little as a head that is lost.
-_OLD_AND_EMPTY = b"%012d %08x\n" % (0, zlib.crc32(b"%012d" % 0))
+DRAINED = "drained"  # what a stream notes at its end, beside the state
+OURS = UNFINISHED | BESIDE | {IDENTITY, HEAD, LOCK, OWNER, DRAINED}
+# What is written before the first commit, and what an older Penstock wrote: it says as little as a head that is lost.
+_EMPTY = (head_bytes(0, ""), b"%012d %08x\n" % (0, zlib.crc32(b"%012d" % 0)))
 _DEAD = "was left by a writer that died"
 
 
@@ -79,7 +80,7 @@ def _head(disk: Disk, path: Path) -> Iterator[Finding]:
     remedy = "it is only a hint, and the next commit writes a new one"
     try:
         data = disk.read(path / HEAD)
-        if read_head(disk, path) == Head() and data != _OLD_AND_EMPTY:
+        if read_head(disk, path) == Head() and data not in _EMPTY:
             yield Finding(HEAD, True, "is torn or damaged", remedy)
     except FileNotFoundError:
         yield Finding(HEAD, True, "is missing", remedy)

@@ -118,7 +118,7 @@ class WriterLock:
 def writer_tag(disk: Disk, path: Path) -> str:
     """The tag of the last writer, which may still be at work; "" where there was none."""
     try:
-        return str(read_sealed(disk, path / OWNER)["token"])[:TAG]
+        return str(read_sealed(disk, path / OWNER, "token")["token"])[:TAG]
     except FileNotFoundError:
         return ""
 

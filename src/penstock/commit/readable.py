@@ -58,7 +58,8 @@ class Readable:
 
     def _reach(self, seq: int, version: int) -> int:
         """The newest version that the segments behind a base lead to."""
-        for after in range(seq + 1, self.known + 1):
+        end = max([0, *self.entries, *self.bases]) if self.blocked else self.known
+        for after in range(seq + 1, end + 1):
             entry = self.entries.get(after)
             if entry is None:
                 return version - 1  # It may be a load, which is of the version before it.

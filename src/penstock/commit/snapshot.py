@@ -85,14 +85,7 @@ def write_snapshot(disk: Disk, root: Path, snapshot: Snapshot, tag: str, verify:
 
 def read_manifest(disk: Disk, path: Path) -> Manifest:
     """The manifest, if it is sound and every file of it is there in its full length."""
-    try:
-        content = read_sealed(disk, path / MANIFEST)
-    except OSError as error:
-        raise StateError(f"{path / MANIFEST} is missing; restore it from a backup") from error
-    ours = content.get("directory"), content.get("stands_on")
-    manifest = Manifest(content["seq"], content["header"], content["files"], *ours)
-    if snapshot_name(manifest.seq) != path.name:
-        raise StateError(f"{path / MANIFEST} is damaged: it belongs to snapshot {manifest.seq}")
+    manifest = read_manifest_alone(disk, path)
     for name, file in manifest.files.items():
         try:
             size = disk.stat(path / f"{name}.arrow").st_size
@@ -100,6 +93,18 @@ def read_manifest(disk: Disk, path: Path) -> Manifest:
             raise StateError(f"{path / name}.arrow is missing; restore it from a backup") from error
         if size != file["size"]:
             raise StateError(f"{path / name}.arrow is damaged: it has {size} bytes, not {file['size']}")
+    return manifest
+
+
+def read_manifest_alone(disk: Disk, path: Path) -> Manifest:
+    try:
+        content = read_sealed(disk, path / MANIFEST, "seq", "header", "files")
+    except OSError as error:
+        raise StateError(f"{path / MANIFEST} is missing; restore it from a backup") from error
+    ours = content.get("directory"), content.get("stands_on")
+    manifest = Manifest(content["seq"], content["header"], content["files"], *ours)
+    if snapshot_name(manifest.seq) != path.name:
+        raise StateError(f"{path / MANIFEST} is damaged: it belongs to snapshot {manifest.seq}")
     return manifest
 
 

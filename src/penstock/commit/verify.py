@@ -18,8 +18,7 @@ from penstock.commit.disk import Disk
 from penstock.commit.identity import LOG, SNAPSHOTS
 from penstock.commit.log import SegmentFile
 from penstock.commit.scan import numbers, segment_path, snapshot_path
-from penstock.commit.sealed import read_sealed
-from penstock.commit.snapshot import MANIFEST, verify_table
+from penstock.commit.snapshot import MANIFEST, read_manifest_alone, verify_table
 from penstock.errors import StateError
 
 # Called with the number of bytes of each piece that has been read; may wait, or raise to stop.
@@ -52,8 +51,8 @@ def _files(disk: Disk, path: Path) -> list[Path]:
 def snapshot_files(disk: Disk, folder: Path) -> list[Path]:
     """The manifest, and the files that it names, whether they are there or not."""
     try:
-        named = read_sealed(disk, folder / MANIFEST)["files"]
-    except (FileNotFoundError, StateError):
+        named = read_manifest_alone(disk, folder).files
+    except StateError:
         named = {}
     return [folder / MANIFEST, *(folder / f"{name}.arrow" for name in named)]
 
@@ -66,12 +65,9 @@ def verify(disk: Disk, path: Path, name: str, told: Told) -> StateError | None:
             with SegmentFile(disk, file) as segment:
                 segment.verify(told)
         elif file.name == MANIFEST:
-            read_sealed(disk, file)
+            read_manifest_alone(disk, file.parent)
         else:
-            files = read_sealed(disk, file.parent / MANIFEST)["files"]
-            verify_table(disk, file, files[file.stem], told)
-    except FileNotFoundError:
-        return None
+            verify_table(disk, file, read_manifest_alone(disk, file.parent).files[file.stem], told)
     except StateError as error:
         return None if isinstance(error.__cause__, FileNotFoundError) else error
     return None
