@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import observe
+from penstock.commit import Finding
 from penstock.declare.model import TableDef
 from penstock.declare.objects import Table
 from penstock.errors import InputError, StateError, committing
@@ -192,6 +193,11 @@ class Database:
         """The outcomes of a retained version."""
         with self._gate.reading():
             return self._store.outcomes_of(version)
+
+    @property
+    def damage(self) -> tuple[Finding, ...]:
+        """Files of the state directory that the scrub has found to be damaged."""
+        return self._store.damage
 
     @property
     def held(self) -> int:

@@ -33,9 +33,9 @@ def check(disk: Disk, path: Path, told: Told = nobody) -> Report:
     return judge(disk, path, bad)
 
 
-def judge(disk: Disk, path: Path, bad: Collection[str] = ()) -> Report:
+def judge(disk: Disk, path: Path, bad: Collection[str] = (), told: Told = nobody) -> Report:
     """What a directory is worth. bad: files whose bytes did not hold; each is read again, as it may be another now."""
-    found = {name: error for name in bad if (error := verify(disk, path, name, nobody)) is not None}
+    found = {name: error for name in bad if (error := verify(disk, path, name, told)) is not None}
     before: set[tuple[str, str]] = set()
     for _ in range(LOOKS):
         report = _look(disk, path, found)
