@@ -76,7 +76,8 @@ class ChainedLines:
                 self._disk.ensure_dir(self.path.parent)
             fd = self._disk.create(self.path) if new else self._disk.touch(self.path)
             try:
-                self._extend(fd, lines)
+                with self._locked(fd):
+                    self._extend(fd, lines)
             finally:
                 self._disk.close(fd)
             if new or not self._durable:
@@ -90,7 +91,6 @@ class ChainedLines:
             self._forget()
 
     def _extend(self, fd: int, lines: Sequence[Any]) -> None:
-        self._lock(fd)
         self._look(fd)
         if self._disk.size(fd) > self._end:
             self._disk.truncate(fd, self._end, self.path)
@@ -117,8 +117,8 @@ class ChainedLines:
             if not isinstance(error.__cause__, PermissionError):
                 raise
 
-    def _lock(self, fd: int) -> None:
-        """Until the file is closed."""
+    @contextmanager
+    def _locked(self, fd: int) -> Iterator[None]:
         try:
             self._disk.lock_file(fd)
         except BlockingIOError as error:
@@ -126,7 +126,13 @@ class ChainedLines:
                 f"{self.path} is being written by another process; stop that one, and start again"
             ) from error
         except OSError:
-            pass  # A file system without locks: only the state directory's own lock keeps a second writer away.
+            # A file system without locks: only the state directory's own lock keeps a second writer away.
+            yield
+            return
+        try:
+            yield
+        finally:
+            self._disk.unlock_file(fd)
 
     # -- reading ----------------------------------------------------------------------------
 
