@@ -86,7 +86,7 @@ def test_the_checksums_that_spark_writes_beside_its_notes(spark: Any, tmp_path: 
 
 
 def test_a_note_of_the_drain_that_says_nothing(spark: Any, tmp_path: Path) -> None:
-    """Whether a function was given the last outcomes is not known: it is not called unasked. Files are written again."""
+    """Whether a function was given the last outcomes is not known: it is not called unasked. Files are written anew."""
     state = state_of(tmp_path)
     put_cut(tmp_path, SOME, 2)
     calls: list[int | None] = []
