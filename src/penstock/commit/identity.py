@@ -31,6 +31,7 @@ SNAPSHOTS = "snapshots"
 UNFINISHED = {"writer.lock", "writer.json", "writer.json.tmp", "penstock.json.tmp", LOG, SNAPSHOTS}
 # What a streaming query keeps beside the state; it may be there before the first batch opens the directory.
 BESIDE = {"checkpoint", "sources"}
+DRAINED = "drained"  # what it notes at its end
 
 
 @dataclass(frozen=True, slots=True)

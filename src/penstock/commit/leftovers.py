@@ -12,13 +12,12 @@ from pathlib import Path
 
 from penstock.commit.disk import Disk
 from penstock.commit.findings import Finding, problem_of
-from penstock.commit.identity import BESIDE, IDENTITY, LOG, SNAPSHOTS, UNFINISHED
+from penstock.commit.identity import BESIDE, DRAINED, IDENTITY, LOG, SNAPSHOTS, UNFINISHED
 from penstock.commit.lock import LOCK, OWNER, writer_tag
 from penstock.commit.scan import HEAD, Head, head_bytes, read_head
 from penstock.commit.verify import snapshot_files
 from penstock.errors import StateError
 
-DRAINED = "drained"  # what a stream notes at its end, beside the state
 OURS = UNFINISHED | BESIDE | {IDENTITY, HEAD, LOCK, OWNER, DRAINED}
 # What is written before the first commit, and what an older Penstock wrote: it says as little as a head that is lost.
 _EMPTY = (head_bytes(0, ""), b"%012d %08x\n" % (0, zlib.crc32(b"%012d" % 0)))
