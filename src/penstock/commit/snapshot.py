@@ -84,6 +84,8 @@ def read_manifest(disk: Disk, path: Path) -> Manifest:
     if snapshot_name(manifest.seq) != path.name:
         raise StateError(f"{path / MANIFEST} is damaged: it belongs to snapshot {manifest.seq}")
     for name, file in manifest.files.items():
+        if not _names_a_file(name):
+            raise StateError(f"{path / MANIFEST} is damaged: it names a table {name!r}")
         try:
             size = disk.stat(path / f"{name}.arrow").st_size
         except OSError as error:
@@ -113,11 +115,16 @@ def remove_snapshot(disk: Disk, path: Path) -> None:
     disk.rmdir(path)
 
 
+def _names_a_file(table: str) -> bool:
+    """Account, or held:Transfer: no separator, nothing that climbs out of the directory."""
+    return all(part.isidentifier() for part in table.split(":"))
+
+
 def _fill(disk: Disk, path: Path, snapshot: Snapshot) -> Manifest:
     files: dict[str, dict[str, int]] = {}
     for name, table in snapshot.tables.items():
-        # Account, or held:Transfer: no separator, nothing that climbs out of the directory.
-        assert all(part.isidentifier() for part in name.split(":")), f"table name {name!r} is no file name"
+        if not _names_a_file(name):
+            raise StateError(f"table {name!r} cannot be kept: its name becomes a file's; rename it")
         pieces = serialise(table, file=True)
         size, crc = measure(pieces)
         disk.write_new(path / f"{name}.arrow", pieces)
