@@ -325,14 +325,15 @@ def test_only_plain_names_become_files(tmp_path: Path, name: str) -> None:
             use()
 
 
-def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.delenv("PENSTOCK_CACHE_DIR")
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", nobody)
-    assert cache.cache_directory() is None
+@pytest.mark.skipif(not ROOT, reason="only root can become a user that is not known")
+def test_a_user_without_a_home_has_no_cache() -> None:
+    child = os.fork()
+    if child == 0:
+        for name in ("HOME", "PENSTOCK_CACHE_DIR", "XDG_CACHE_HOME"):
+            os.environ.pop(name, None)
+        os.setuid(SOMEBODY - 7)
+        os._exit(0 if cache.cache_directory() is None else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 # -- learned costs ------------------------------------------------------------------------------
