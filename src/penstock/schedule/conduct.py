@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.execute.native import Kernel, Running, cache_directory
+from penstock.execute import cache
+from penstock.execute.native import Kernel, Running
 from penstock.plan.foresee import foresee
 from penstock.schedule.adaptive import ALL_LATE, Adaptive
 from penstock.schedule.compiled import Compiled
@@ -25,7 +26,7 @@ class Conductor:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.compiled = Compiled(kernel)
-        self.costs = Costs(cache_directory(), hashlib.sha256(kernel.source.encode()).hexdigest()[:16])
+        self.costs = Costs(cache.cache_directory(), hashlib.sha256(kernel.source.encode()).hexdigest()[:16])
         program = kernel.plan.program
         self.names = [e.name for e in program.events]
         self.unforeseen = [program.kind(t.event) for t in kernel.plan.transactions if foresee(t) is None]
