@@ -27,6 +27,7 @@ from penstock.declare.model import TableDef
 from penstock.declare.objects import Table
 from penstock.errors import InputError, StateError
 from penstock.execute import intake
+from penstock.execute.asked import Asked
 from penstock.execute.intake import Arrived
 from penstock.execute.memory import keep_what_is_freed
 from penstock.execute.native import Kernel
@@ -41,17 +42,6 @@ from penstock.publish.stream import Stream
 from penstock.publish.view import View
 from penstock.schedule.conduct import Conductor
 from penstock.schedule.policy import Conducted, Policy
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked for with a batch, besides its events."""
-
-    id: int | None = None
-    source: str | None = None
-    offsets: str | None = None
-    watermark: int | None = None
-    flush: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +93,14 @@ class Database:
         runs all that is held. source: names the stream whose batches, numbered from 0 without gaps, have these ids;
         offsets: what of the stream this batch is.
         """
-        asked = Asked(id, source, offsets, watermark, flush)
+        asked, policy = Asked(id, source, offsets, watermark, flush), _policy(policy, self._policy)
         with self._gate.writing():
             stored = None if id is None else self._stored(id, source, offsets)
             if stored is not None:
                 return stored
             if self._ahead is not None and self._ahead.asked != asked:
                 self._go_back()
-            prepared, self._ahead = self._ahead or self._prepare(batch, policy or self._policy, asked), None
+            prepared, self._ahead = self._ahead or self._prepare(batch, policy, asked), None
             self._commit(prepared)
         observe.publish(prepared.report)
         return prepared.outcomes
@@ -120,9 +110,10 @@ class Database:
     ) -> None:
         """Do all of the batch that is expected next, but for making it happen, which `run` does when it is asked for
         just that. Whatever comes instead first puts memory back to what has happened. Readers see nothing of it."""
+        asked = Asked(id, source, offsets, watermark)
         with self._gate.writing():
             if self._store.can_go_back and self._ahead is None:
-                self._ahead = self._prepare(batch, self._policy, Asked(id, source, offsets, watermark))
+                self._ahead = self._prepare(batch, self._policy, asked)
 
     def warm(self) -> None:
         """Compile what the adaptive policy may choose, now and not when it is first worth it."""
@@ -210,9 +201,9 @@ class Database:
 
     def explain(self, batch: Any = None, policy: Policy | None = None) -> str:
         """The plan of every transaction, as text; or of a small batch its graph and schedule. Nothing runs."""
+        policy = _policy(policy, Policy())
         if batch is None:
             return self.plan.explain()
-        policy = policy or Policy()
         if policy.scheme != "graph":
             return f"{policy.name}: no graph is built\n"
         with self._gate.writing():
@@ -335,3 +326,11 @@ class Database:
             names = ", ".join(t.name for t in self.program.tables)
             raise InputError(f"app '{self.program.name}' has no table {name!r}; it has {names}")
         return found
+
+
+def _policy(given: Any, usual: Policy) -> Policy:
+    if given is None or isinstance(given, Policy):
+        return given or usual
+    raise InputError(
+        f'policy={given!r} is no policy; give one such as ps.Policy.serial() or ps.Policy.parse("tstream")'
+    )
