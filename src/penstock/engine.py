@@ -89,8 +89,9 @@ class Database:
     ) -> pa.Table:
         """Run one batch; its outcomes. A batch id that is committed already changes nothing and gives them again.
 
-        watermark: hold back what is newer than the highest ts seen minus this much, durably, until its time; flush
-        runs all that is held. source: names the stream whose batches, numbered from 0 without gaps, have these ids;
+        watermark: hold back what is newer than the highest ts seen minus this much, durably, until its time; what is at
+        or below the highest ts that has run is late. flush: run all that is held. Without either, all that comes and
+        all that is held runs. source: names the stream whose batches, numbered from 0 without gaps, have these ids;
         offsets: what of the stream this batch is.
         """
         asked, policy = Asked(id, source, offsets, watermark, flush), _policy(policy, self._policy)
@@ -245,6 +246,7 @@ class Database:
         watch.ends("intake")
         arrived, late, stream = self._release(arrived, asked)
         ordered = order(self.program, arrived, late)
+        stream = stream.ran(ordered.ts)
         watch.ends("order")
         lanes = self._kernel.encode(self._tables, ordered)
         watch.ends("encode")
@@ -287,7 +289,7 @@ class Database:
         """What of the batch, and of what was held back, runs now; which of it is late; what the stream keeps."""
         late, stream = None, self._store.stream
         if asked.watermark is not None or asked.flush or stream.waiting.held:
-            released = release(self.program, arrived, stream.waiting, asked.watermark or 0, flush=asked.flush)
+            released = release(self.program, arrived, stream.waiting, asked.watermark, flush=asked.flush)
             arrived, late, stream = released.arrived, released.late, replace(stream, waiting=released.waiting)
         if asked.source is not None and asked.flush:
             stream = replace(stream, source=asked.source, drained=self.version + 1)

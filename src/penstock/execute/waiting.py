@@ -1,12 +1,13 @@
 """Event time across batches: what is held back, and what comes too late.
 
     highest    the highest ts that has arrived
-    frontier   the highest ts that has run: at or below it an event is late
+    frontier   the highest ts that has run, in whatever batch
     held       events that have arrived, but may still be overtaken
 
-With a delay d, events run once their ts is at or below highest - d. So the whole stream runs in event
-order as long as nothing comes more than d late; what does gets the outcome `late` and changes nothing.
-Without a delay a batch runs as it comes, and nothing is late.
+With a delay d, events run once their ts is at or below highest - d; what arrives at or below the frontier gets the
+outcome `late` and changes nothing. So the whole stream runs in event order as long as nothing comes more than d late.
+A flush lets nothing wait, and what it brings may be late. Without either, a batch runs all that it brings and all that
+is held, and nothing is late; the frontier moves with it all the same.
 """
 
 from __future__ import annotations
@@ -35,6 +36,12 @@ class Waiting:
     def count(self) -> int:
         return sum(table.num_rows for table in self.held.values())
 
+    def ran(self, ts: int) -> Waiting:
+        """After events up to this ts have run."""
+        if self.frontier is not None and ts <= self.frontier:
+            return self
+        return Waiting(ts if self.highest is None else max(ts, self.highest), ts, self.held)
+
 
 @dataclass(frozen=True, slots=True)
 class Released:
@@ -45,19 +52,23 @@ class Released:
     waiting: Waiting
 
 
-def release(program: Program, arrived: list[Arrived], waiting: Waiting, delay: int, *, flush: bool = False) -> Released:
-    """Split what has arrived and what was held into what runs, what is late, and what waits on."""
+def release(
+    program: Program, arrived: list[Arrived], waiting: Waiting, delay: int | None, *, flush: bool = False
+) -> Released:
+    """Split what has arrived and what was held into what runs, what is late, and what waits on. delay: None, or what a
+    watermark holds back."""
     new = [times(a.column(a.event.order)) for a in arrived]
     tops = [int(ts.max()) for ts in new if ts.size] + ([] if waiting.highest is None else [waiting.highest])
     highest = max(tops, default=None)
-    limit = None if highest is None else (highest if flush else highest - delay)
+    limit = highest if highest is None or flush or delay is None else highest - delay
+    judged = flush or delay is not None
     frontier, held, out, marks = waiting.frontier, [], [], []
     arrived = _with_held(program, arrived, waiting)
     for one in arrived:
         ts = times(one.column(one.event.order))
         before = waiting.held[one.event.name].num_rows if one.event.name in waiting.held else 0
         late = np.zeros(ts.size, np.bool_)
-        if waiting.frontier is not None:
+        if judged and waiting.frontier is not None:
             late[before:] = ts[before:] <= waiting.frontier
         runs = np.zeros(ts.size, np.bool_) if limit is None else ts <= limit
         keep = ~runs & ~late

@@ -25,6 +25,11 @@ class Stream:
     offsets: str | None = None  # how its last batch was planned: a batch of that number planned anew is another one
     drained: int | None = None  # the last version that ran what was held, because the stream had come to its end
 
+    def ran(self, ts: Any) -> Stream:
+        """After a batch whose events, in order, have these times."""
+        waiting = self.waiting.ran(int(ts[-1])) if ts.size else self.waiting
+        return self if waiting is self.waiting else Stream(self.source, waiting, self.offsets, self.drained)
+
     def header(self) -> dict[str, Any]:
         kept = {
             "source": self.source,
