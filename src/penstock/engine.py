@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -94,7 +94,7 @@ class Database:
         all that is held runs. source: names the stream whose batches, numbered from 0 without gaps, have these ids;
         offsets: what of the stream this batch is.
         """
-        asked, policy = Asked(id, source, offsets, watermark, flush), _policy(policy, self._policy)
+        asked, policy = Asked(id, source, offsets, watermark, flush).checked(), _policy(policy, self._policy)
         with self._gate.writing():
             stored = None if id is None else self._stored(id, source, offsets)
             if stored is not None:
@@ -111,7 +111,7 @@ class Database:
     ) -> None:
         """Do all of the batch that is expected next, but for making it happen, which `run` does when it is asked for
         just that. Whatever comes instead first puts memory back to what has happened. Readers see nothing of it."""
-        asked = Asked(id, source, offsets, watermark)
+        asked = Asked(id, source, offsets, watermark).checked()
         with self._gate.writing():
             if self._store.can_go_back and self._ahead is None:
                 self._ahead = self._prepare(batch, self._policy, asked)
@@ -188,7 +188,7 @@ class Database:
     @property
     def held(self) -> int:
         """Events that a watermark holds back."""
-        return self._store.stream.waiting.count
+        return self._store.stream.waiting.events
 
     @property
     def source(self) -> str | None:
@@ -290,11 +290,11 @@ class Database:
         late, stream = None, self._store.stream
         if asked.watermark is not None or asked.flush or stream.waiting.held:
             released = release(self.program, arrived, stream.waiting, asked.watermark, flush=asked.flush)
-            arrived, late, stream = released.arrived, released.late, replace(stream, waiting=released.waiting)
+            arrived, late, stream = released.arrived, released.late, stream._replace(waiting=released.waiting)
         if asked.source is not None and asked.flush:
-            stream = replace(stream, source=asked.source, drained=self.version + 1)
+            stream = stream._replace(source=asked.source, drained=self.version + 1)
         elif asked.source is not None:
-            stream = replace(stream, source=asked.source, offsets=asked.offsets)
+            stream = stream._replace(source=asked.source, offsets=asked.offsets)
         return arrived, late, stream
 
     def _report(
@@ -313,7 +313,7 @@ class Database:
             events=told.table.num_rows,
             committed=told.committed,
             late=told.late,
-            held=stream.waiting.count,
+            held=stream.waiting.events,
             aborted={reason: n for reason, n in zip(reasons, told.counts[1:], strict=True) if n},
             changes=self._tables.dirty_count(),
             seconds=watch.seconds,

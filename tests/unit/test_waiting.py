@@ -184,7 +184,7 @@ def test_within_the_delay_the_whole_stream_runs_in_event_order(some: list[Any], 
         ran += order(app.program, released.arrived).ts.tolist()
     if slack:
         assert ran == sorted(ts_of(e) for e in some)
-    assert waiting.count == 0
+    assert waiting.events == 0
     assert len(ran) == len(some)
 
 
@@ -196,7 +196,7 @@ def test_what_is_held_is_newer_than_the_frontier(some: list[Any], sizes: list[in
         late = [int(mark.sum()) if mark is not None else 0 for mark in released.late]
         seen += len(batch)
         out = sum(a.table.num_rows for a in released.arrived)
-        assert out + released.waiting.count == len(batch) + waiting.count
+        assert out + released.waiting.events == len(batch) + waiting.events
         waiting = released.waiting
         times = [t for table in waiting.held.values() for t in table["ts"].to_pylist()]
         if waiting.frontier is not None:

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.errors import InputError
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
+    """A tuple, since a small batch feels what a frozen dataclass takes to make."""
+
     id: int | None = None
     source: str | None = None
     offsets: str | None = None
     watermark: int | None = None
     flush: bool = False
 
-    def __post_init__(self) -> None:
-        if not (_is_int(self.id) and _is_str(self.source) and _is_str(self.offsets)):
+    def checked(self) -> Asked:
+        """Itself; InputError if it cannot be taken."""
+        id, source, offsets, watermark, flush = self
+        if not (_is_int(id) and _is_str(source) and _is_str(offsets)):
             raise InputError(
-                f"id={self.id!r}, source={self.source!r}, offsets={self.offsets!r} cannot be taken: an int numbers a "
-                "batch; a str names its stream, and another says what of it the batch is"
+                f"id={id!r}, source={source!r}, offsets={offsets!r} cannot be taken: an int numbers a batch; a str "
+                "names its stream, and another says what of it the batch is"
             )
-        if not (_is_int(self.watermark) and (self.watermark is None or self.watermark >= 0)):
+        if not _is_int(watermark) or (watermark is not None and watermark < 0):
             raise InputError(
-                f"watermark={self.watermark!r} cannot be taken: give an int of 0 or more, in the unit of the order "
-                "field; for a datetime, that is microseconds"
+                f"watermark={watermark!r} cannot be taken: give an int of 0 or more, in the unit of the order field; "
+                "for a datetime, that is microseconds"
             )
-        if not isinstance(self.flush, bool):
-            raise InputError(f"flush={self.flush!r} cannot be taken: give True or False")
+        if flush is not True and flush is not False:
+            raise InputError(f"flush={flush!r} cannot be taken: give True or False")
+        return self
 
 
 def _is_int(value: Any) -> bool:

@@ -79,7 +79,7 @@ class Reference:
         self, batch: Any, policy: Any = None, id: Any = None, *, watermark: int | None = None, flush: bool = False
     ) -> pa.Table:
         """Run one batch; its outcomes. A batch id that ran before changes nothing and gives its outcomes again."""
-        Asked(id=id, watermark=watermark, flush=flush)
+        Asked(id=id, watermark=watermark, flush=flush).checked()
         if id is not None and id in self._outcomes:
             return self._outcomes[id]
         new = self._arrive(intake.events(self.program, batch))

@@ -12,8 +12,10 @@ is held, and nothing is late; the frontier moves with it all the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,15 +27,16 @@ from penstock.state.arrow import times
 ARRIVAL = "$arrival"  # no field of an event can have this name
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(NamedTuple):
+    """A tuple, since every batch makes one, and a small batch feels what a frozen dataclass takes."""
+
     highest: int | None = None
     frontier: int | None = None
     # event name -> its events in order of arrival, and in column $arrival their places among all that are held
-    held: dict[str, pa.Table] = field(default_factory=dict)
+    held: Mapping[str, pa.Table] = MappingProxyType({})
 
     @property
-    def count(self) -> int:
+    def events(self) -> int:
         return sum(table.num_rows for table in self.held.values())
 
     def ran(self, ts: int) -> Waiting:
@@ -115,7 +118,7 @@ def _with_held(program: Program, arrived: list[Arrived], waiting: Waiting) -> li
             places.append(table.column(ARRIVAL).to_numpy())
         if event.name in given:
             tables.append(_plain(given[event.name].table, tables[0].schema if tables else None))
-            places.append(given[event.name].arrival + waiting.count)
+            places.append(given[event.name].arrival + waiting.events)
         if tables:
             out.append(Arrived(event, pa.concat_tables(tables).combine_chunks(), np.concatenate(places)))
     return out
