@@ -106,7 +106,7 @@ class Replay:
         tables = {n.removeprefix("event:"): t for n, t in segment.parts.items() if n.startswith("event:")}
         arrived = [
             Arrived(a.event, a.table, tables[a.event.name].column(ARRIVAL).to_numpy())
-            for a in intake.events(self.program, tables)
+            for a in intake.events(self.program, tables, sound=True)
         ]
         batch = order(self.program, arrived)
         lanes = self.kernel.encode(self.tables, batch)
