@@ -108,7 +108,8 @@ class App(Declarations):
         """Run this app over streaming DataFrames; returns pyspark's StreamingQuery.
 
         sources: event -> streaming DataFrame, or ps.parquet("in/"). state: the durable directory. outcomes: a
-        directory for Parquet files, or f(dataframe, batch_id). watermark: hold back for event order across batches,
+        directory for Parquet files (made for its owner alone; one that is there gives files its mode), or
+        f(dataframe, batch_id). watermark: hold back for event order across batches,
         "5 seconds" or an int in the order column's unit. trigger: as DataStreamWriter.trigger takes it.
         name: the query's name. options: as `open` takes them.
         """

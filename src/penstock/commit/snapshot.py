@@ -145,7 +145,6 @@ def _fill(disk: Disk, path: Path, snapshot: Snapshot) -> Manifest:
     return Manifest(snapshot.seq, snapshot.header, files, **ours)
 
 
-
 def _read_table(disk: Disk, path: Path, file: dict[str, int]) -> pa.Table:
     try:
         fd = disk.open(path)
