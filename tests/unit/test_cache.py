@@ -21,8 +21,10 @@ import numba as nb
 import pytest
 from numba.core.registry import cpu_target
 
+from penstock._version import __version__
 from penstock.execute import cache
 from penstock.schedule.costs import Costs
+from penstock.state import hashing
 
 # Two apps that differ in one operator, so that each other's machine code would fit.
 PROGRAM = """
@@ -253,6 +255,11 @@ def test_a_seal_holds_for_one_identity_alone() -> None:
     sealed = cache._sealed(b"payload", b"one")
     assert cache._unsealed(sealed, b"one") == b"payload"
     assert cache._unsealed(sealed, b"two") is None
+
+
+def test_the_packages_own_kernels_do_not_outlive_its_version() -> None:
+    """numba's stamp is of one file's source, and what others inline into it may change with an upgrade."""
+    assert hashing.mix._cache._cache_file._source_stamp[1] == __version__
 
 
 # -- directories --------------------------------------------------------------------------------
