@@ -205,6 +205,8 @@ class Database:
         policy = _policy(policy, Policy())
         if batch is None:
             return self.plan.explain()
+        if policy.scheme == "adaptive":
+            return "adaptive: each batch is looked at when it runs, and last_batch.why says what was chosen\n"
         if policy.scheme != "graph":
             return f"{policy.name}: no graph is built\n"
         with self._gate.writing():
