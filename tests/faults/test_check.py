@@ -9,6 +9,7 @@ import itertools
 import os
 import random
 import shutil
+import tarfile
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.faults
 
 IDENTITY = {"app": "bank", "tables": {"Rows": {"columns": {"row": "int"}}}}
 SEED = 20260611
+ARCHIVE = Path(__file__).parents[1] / "data" / "state-0.1.0.tar.gz"
 # What is never lost for good: whoever writes next writes it anew.
 HINTS = {"head", "writer.json"}
 
@@ -265,6 +267,41 @@ def test_what_is_lost_is_told(copy: Callable[[], Path]) -> None:
     (broken / "head").unlink()
     assert check(Disk(), broken).versions == ((9, 15),)
     assert readable(broken) == list(range(9, 16))
+
+
+@pytest.mark.parametrize("age", ["one snapshot", "unpruned", "pruned"], indirect=True)
+def test_several_files_at_once(copy: Callable[[], Path]) -> None:
+    """Whatever is broken together: what can be read is told rightly, and each file is named or was passed over."""
+    chance = random.Random(SEED)
+    for trial in range(60):
+        path = copy()
+        chosen = chance.sample([name for name in files(path) if name.endswith((".seg", ".arrow", "manifest.json"))], 3)
+        for name in chosen:
+            data = bytearray((path / name).read_bytes())
+            kind = chance.randrange(3)
+            data[chance.randrange(len(data))] ^= 1
+            (path / name).write_bytes(data if kind else data[: len(data) // 2])
+            if kind == 2:
+                (path / name).unlink()
+        try:
+            report = checked(path)
+        except AssertionError as error:
+            error.add_note(f"trial {trial}: {chosen}")
+            raise
+        assert set(wrong(report)) <= {*chosen, *(f"log/{n:012d}.seg" for n in range(1, 30)), "snapshots"}
+        shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("way", ["changes", "input"])
+def test_a_directory_of_an_older_penstock(way: str, tmp_path: Path) -> None:
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    report = check(Disk(), tmp_path / way)
+    assert wrong(report) == []
+    assert len(report.versions) == 1
+    name = next(f.file for f in reversed(report.findings) if f.file.endswith(".seg"))
+    (tmp_path / way / name).write_bytes((tmp_path / way / name).read_bytes()[:-1] + b"x")
+    assert wrong(check(Disk(), tmp_path / way)) == [name]
 
 
 def test_after_a_crash_at_any_step(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def _show(report: Report, as_json: bool) -> None:
         told = {
             "directory": str(report.path),
             "sound": not report.damage,
-            "files": len(report.findings),
+            "files": report.files,
             "bytes": report.size,
             "versions": [list(span) for span in report.versions],
             "findings": [asdict(finding) for finding in wrong],
@@ -82,7 +82,7 @@ def _show(report: Report, as_json: bool) -> None:
 
 
 def _summary(report: Report) -> str:
-    files = sum(1 for finding in report.findings if not finding.problem or finding.size)
+    files = report.files
     verdict = f"{len(report.damage)} damaged" if report.damage else "sound"
     spans = " and ".join(versions(span) for span in report.versions)
     readable = f"{spans} can be read" if spans else "no version can be read"

@@ -49,6 +49,11 @@ class Report:
         return tuple(found for found in self.findings if found.ok and found.problem)
 
     @property
+    def files(self) -> int:
+        """How many are there: a finding may be of one that is missing."""
+        return sum(1 for found in self.findings if not found.problem or found.size)
+
+    @property
     def size(self) -> int:
         return sum(found.size for found in self.findings)
 

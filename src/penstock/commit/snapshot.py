@@ -87,6 +87,8 @@ def read_manifest(disk: Disk, path: Path) -> Manifest:
     """The manifest, if it is sound and every file of it is there in its full length."""
     manifest = read_manifest_alone(disk, path)
     for name, file in manifest.files.items():
+        if not _names_a_file(name):
+            raise StateError(f"{path / MANIFEST} is damaged: it names a table {name!r}")
         try:
             size = disk.stat(path / f"{name}.arrow").st_size
         except OSError as error:
@@ -140,10 +142,16 @@ def remove_snapshot(disk: Disk, path: Path) -> None:
     disk.rmdir(path)
 
 
+def _names_a_file(table: str) -> bool:
+    """Account, or held:Transfer: no separator, nothing that climbs out of the directory."""
+    return all(part.isidentifier() for part in table.split(":"))
+
+
 def _fill(disk: Disk, path: Path, snapshot: Snapshot) -> Manifest:
     files: dict[str, dict[str, int]] = {}
     for name, table in snapshot.tables.items():
-        check_file_name(name)
+        if not _names_a_file(name):
+            raise StateError(f"table {name!r} cannot be kept: its name becomes a file's; rename it")
         pieces = serialise(table, file=True)
         size, crc = measure(pieces)
         disk.write_new(path / f"{name}.arrow", pieces)
@@ -153,12 +161,6 @@ def _fill(disk: Disk, path: Path, snapshot: Snapshot) -> Manifest:
     disk.write_new(path / MANIFEST, [memoryview(seal(content))])
     disk.fsync_dir(path)
     return Manifest(snapshot.seq, snapshot.header, files, **ours)
-
-
-def check_file_name(table: str) -> None:
-    """Account, or held:Transfer: no separator, nothing that climbs out of the directory."""
-    if not all(part.isidentifier() for part in table.split(":")):
-        raise StateError(f"table {table!r} cannot be kept in a file of that name; name it as Python names a variable")
 
 
 def _read_table(disk: Disk, path: Path, file: dict[str, int]) -> pa.Table:

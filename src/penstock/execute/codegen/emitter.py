@@ -176,35 +176,50 @@ class Emitter:
     # -- loops ------------------------------------------------------------------------------
 
     def loop(self, out: Source, op: Op) -> None:
-        turn, count = f"{self.prefix}q{op.id}", f"{self.prefix}m{op.id}"
         for carry in op.carries:
             out.line(f"{self.val(carry.id)} = {self.val(carry.init)}")
-        if op.code == "each":
-            lengths = [f"{self.val(a)}_n" for a in op.args]
-            out.line(f"{count} = {lengths[0]}")
-            for one in lengths[1:]:
-                out.line(f"{count} = min({count}, {one})")
-        else:
-            scalars.range_count(out, count, self.val(op.args[0]), self.val(op.args[1]), op.const)
-        out.line(f"for {turn} in range({count}):")
         self.in_loop += 1
-        with out.indented():
-            for item in (o for o in op.body if o.code == "item"):
-                source = op.args[item.const]
-                if op.code == "each":
-                    lane = self.lists[source]
-                    out.line(f"{self.val(item.id)} = {lane}[{self.val(source)}_at + {turn}]")
-                else:
-                    out.line(f"{self.val(item.id)} = {self.val(op.args[0])} + {turn} * {op.const}")
-            self.ops(out, op.body)
-            self.next_turn(out, op)
-            if not op.body and not op.carries:
-                out.line("pass")
+        if op.code == "each":
+            self.each(out, op)
+        else:
+            self.range(out, op)
         self.in_loop -= 1
         if any(inner.may_abort for inner in op.body) or self.pushes(op):
             out.line("if c != 0:")
             with out.indented():
                 out.line("break")
+
+    def each(self, out: Source, op: Op) -> None:
+        """Turns over the items of lists; the shortest ends them."""
+        turn, count = f"{self.prefix}q{op.id}", f"{self.prefix}m{op.id}"
+        lengths = [f"{self.val(a)}_n" for a in op.args]
+        out.line(f"{count} = {lengths[0]}")
+        for one in lengths[1:]:
+            out.line(f"{count} = min({count}, {one})")
+        out.line(f"for {turn} in range({count}):")
+        with out.indented():
+            for item in (o for o in op.body if o.code == "item"):
+                source = op.args[item.const]
+                out.line(f"{self.val(item.id)} = {self.lists[source]}[{self.val(source)}_at + {turn}]")
+            self.ops(out, op.body)
+            self.next_turn(out, op)
+            if not op.body and not op.carries:
+                out.line("pass")
+
+    def range(self, out: Source, op: Op) -> None:
+        """Turns over a range. There may be more of them than an int64 counts, so they are counted down."""
+        item, left = f"{self.prefix}q{op.id}", f"{self.prefix}m{op.id}"
+        start, stop = (self.val(a) for a in op.args)
+        scalars.range_count(out, left, start, stop, op.const)
+        out.line(f"{item} = np.int64({start})")
+        out.line(f"while {left} != np.uint64(0):")
+        with out.indented():
+            out.line(f"{left} -= ONE")
+            for inner in (o for o in op.body if o.code == "item"):
+                out.line(f"{self.val(inner.id)} = {item}")
+            out.line(f"{item} += {op.const}")  # behind the last turn it may wrap; nobody sees it
+            self.ops(out, op.body)
+            self.next_turn(out, op)
 
     def next_turn(self, out: Source, op: Op) -> None:
         moved = [(self.val(c.id), self.val(c.next)) for c in op.carries if c.id != c.next]

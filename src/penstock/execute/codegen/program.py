@@ -46,7 +46,8 @@ from penstock.state.strings import compare as compare_text
 INF, NAN = np.inf, np.nan
 """
 
-DECORATOR = '@nb.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False, no_cfunc_wrapper=True)'
+# `keep` is handed to the module by whoever loads it.
+DECORATOR = '@keep\n@nb.njit(nogil=True, error_model="numpy", boundscheck=False, no_cfunc_wrapper=True)'
 
 _COUNTS = (("n", 0), ("f", 1), ("d", 2), ("g", 3), ("u", 4))
 
@@ -70,7 +71,7 @@ def head(plan: Plan, more: str = "") -> Source:
     out = Source()
     out.text(IMPORTS + more)
     for name, udf in plan.udfs:
-        out.text(source.udf_wrapper(name, source.fingerprint(udf.function)))
+        out.text(source.udf_wrapper(name, udf.fingerprint.digest))
     return out
 
 
