@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import observe
+from penstock.commit import Finding
 from penstock.declare.model import TableDef
 from penstock.declare.objects import Table
 from penstock.errors import InputError, StateError, committing
@@ -149,9 +150,9 @@ class Database:
         """A consistent snapshot of a table: the last version, or an older one that is retained."""
         return self.view(version).tables[self._definition(table).name]
 
-    def sql(self, query: str, version: int | None = None) -> pa.Table:
-        """DuckDB over a consistent snapshot of all tables."""
-        return self.view(version).sql(query)
+    def sql(self, query: str, version: int | None = None, *, allow_files: bool = False) -> pa.Table:
+        """DuckDB over a consistent snapshot of all tables: one query that only reads. allow_files: all it can do."""
+        return self.view(version).sql(query, allow_files=allow_files)
 
     def view(self, version: int | None = None) -> View:
         """All tables as of one version."""
@@ -184,6 +185,11 @@ class Database:
         """The outcomes of a retained version."""
         with self._gate.reading():
             return self._store.outcomes_of(version)
+
+    @property
+    def damage(self) -> tuple[Finding, ...]:
+        """Files of the state directory that the scrub has found to be damaged."""
+        return self._store.damage
 
     @property
     def held(self) -> int:

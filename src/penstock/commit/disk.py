@@ -27,6 +27,7 @@ import errno
 import fcntl
 import os
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -48,12 +49,15 @@ REMEDY = {
     errno.ENOTDIR: "a state directory must be a directory: name another one",
     errno.EISDIR: "a directory is where a file should be: move it away, and restore the file from a backup",
     errno.ELOOP: "a symbolic link is where a file should be: replace it by the file",
+    errno.ENAMETOOLONG: "name a directory by a shorter path",
     errno.EMFILE: "raise the limit on open files (ulimit -n), then reopen the state directory",
 }
 
 # What a file is made with: its owner's alone.
 PRIVATE = 0o600
 
+# Small enough to stop within, large enough to read at full speed.
+PIECE = 1 << 20
 # Linux takes at most 1024 buffers in one writev (IOV_MAX).
 BUFFERS_PER_WRITE = 1024
 
@@ -124,6 +128,23 @@ class Disk:
                 got += n
             return buffer.slice(0, got)
 
+    def drop_cached(self, fd: int) -> None:
+        """What is read of the file from now on comes from the device, where the system lets us ask for that."""
+        if hasattr(os, "posix_fadvise"):
+            with suppress(OSError):
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def crc(self, fd: int, length: int, offset: int, path: Path, told: Callable[[int], None]) -> int | None:
+        """The crc32 of so many bytes, read in pieces; told of the length of each. None where the file ends before."""
+        crc, end = 0, offset + length
+        while offset < end:
+            data = self.pread(fd, min(PIECE, end - offset), offset, path)
+            if len(data) == 0:
+                return None
+            crc, offset = zlib.crc32(data, crc), offset + len(data)
+            told(len(data))
+        return crc
+
     def overwrite(self, path: Path, data: bytes) -> None:
         """The file holds just these bytes, unless a crash tears them."""
         with self.step("write", path):
@@ -191,9 +212,9 @@ class Disk:
     def mutex(self) -> Mutex:
         return threading.Lock()
 
-    def thread(self, work: Callable[[], None], name: str) -> threading.Thread:
-        """Begins to work, beside the caller."""
-        thread = threading.Thread(target=work, name=name)
+    def thread(self, work: Callable[[], None], name: str, *, daemon: bool = False) -> threading.Thread:
+        """Begins to work, beside the caller; a daemon may be cut off by the end of the process."""
+        thread = threading.Thread(target=work, name=name, daemon=daemon)
         thread.start()
         return thread
 

@@ -32,6 +32,7 @@ from penstock.errors import StateError
 
 LOCK = "writer.lock"
 OWNER = "writer.json"
+TAG = 8  # letters of a token that are enough to tell its files from others
 
 
 class WriterLock:
@@ -71,7 +72,7 @@ class WriterLock:
     @property
     def tag(self) -> str:
         """For the names of what this writer is making, so that no two writers ever make the same file."""
-        return self._token[:8]
+        return self._token[:TAG]
 
     def check_process(self) -> None:
         """Raises in a forked child, and after the release."""
@@ -112,6 +113,14 @@ class WriterLock:
         return StateError(
             f"fenced: state directory {self.path} has another writer now ({why}); nothing more is written"
         )
+
+
+def writer_tag(disk: Disk, path: Path) -> str:
+    """The tag of the last writer, which may still be at work; "" where there was none."""
+    try:
+        return str(read_sealed(disk, path / OWNER, "token")["token"])[:TAG]
+    except FileNotFoundError:
+        return ""
 
 
 def _read(disk: Disk, path: Path) -> dict[str, Any]:

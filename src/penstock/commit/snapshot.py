@@ -85,14 +85,7 @@ def write_snapshot(disk: Disk, root: Path, snapshot: Snapshot, tag: str, verify:
 
 def read_manifest(disk: Disk, path: Path) -> Manifest:
     """The manifest, if it is sound and every file of it is there in its full length."""
-    try:
-        content = read_sealed(disk, path / MANIFEST)
-    except OSError as error:
-        raise StateError(f"{path / MANIFEST} is missing; restore it from a backup") from error
-    ours = content.get("directory"), content.get("stands_on")
-    manifest = Manifest(content["seq"], content["header"], content["files"], *ours)
-    if snapshot_name(manifest.seq) != path.name:
-        raise StateError(f"{path / MANIFEST} is damaged: it belongs to snapshot {manifest.seq}")
+    manifest = read_manifest_alone(disk, path)
     for name, file in manifest.files.items():
         if not _names_a_file(name):
             raise StateError(f"{path / MANIFEST} is damaged: it names a table {name!r}")
@@ -105,9 +98,34 @@ def read_manifest(disk: Disk, path: Path) -> Manifest:
     return manifest
 
 
+def read_manifest_alone(disk: Disk, path: Path) -> Manifest:
+    try:
+        content = read_sealed(disk, path / MANIFEST, "seq", "header", "files")
+    except OSError as error:
+        raise StateError(f"{path / MANIFEST} is missing; restore it from a backup") from error
+    ours = content.get("directory"), content.get("stands_on")
+    manifest = Manifest(content["seq"], content["header"], content["files"], *ours)
+    if snapshot_name(manifest.seq) != path.name:
+        raise StateError(f"{path / MANIFEST} is damaged: it belongs to snapshot {manifest.seq}")
+    return manifest
+
+
 def read_snapshot(disk: Disk, path: Path, manifest: Manifest) -> Snapshot:
     tables = {name: _read_table(disk, path / f"{name}.arrow", file) for name, file in manifest.files.items()}
     return Snapshot(manifest.seq, manifest.header, tables, manifest.directory, manifest.stands_on)
+
+
+def verify_table(disk: Disk, path: Path, file: dict[str, int], told: Callable[[int], None]) -> None:
+    """Reads every byte of a table's file, from the device where that can be; keeps nothing of it."""
+    fd = _open_table(disk, path)
+    try:
+        disk.drop_cached(fd)
+        if disk.size(fd) != file["size"]:
+            raise StateError(f"{path} is damaged: it has {disk.size(fd)} bytes, not {file['size']}")
+        if disk.crc(fd, file["size"], 0, path, told) != file["crc32"]:
+            raise _damaged_table(path)
+    finally:
+        disk.close(fd)
 
 
 def remove_snapshot(disk: Disk, path: Path) -> None:
@@ -146,15 +164,23 @@ def _fill(disk: Disk, path: Path, snapshot: Snapshot) -> Manifest:
 
 
 def _read_table(disk: Disk, path: Path, file: dict[str, int]) -> pa.Table:
-    try:
-        fd = disk.open(path)
-    except OSError as error:
-        raise StateError(f"{path} is missing; restore it from a backup") from error
+    fd = _open_table(disk, path)
     try:
         data = disk.pread(fd, file["size"], 0, path)
     finally:
         disk.close(fd)
     if len(data) != file["size"] or zlib.crc32(data) != file["crc32"]:
-        raise StateError(f"{path} is damaged: its checksum does not hold; restore it from a backup")
+        raise _damaged_table(path)
     with pa.ipc.open_file(data) as reader:
         return reader.read_all()
+
+
+def _open_table(disk: Disk, path: Path) -> int:
+    try:
+        return disk.open(path)
+    except OSError as error:
+        raise StateError(f"{path} is missing; restore it from a backup") from error
+
+
+def _damaged_table(path: Path) -> StateError:
+    return StateError(f"{path} is damaged: its checksum does not hold; restore it from a backup")

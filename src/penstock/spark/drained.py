@@ -13,11 +13,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.commit.disk import Disk
+from penstock.commit.identity import DRAINED
 from penstock.commit.lines import directory_of
 from penstock.commit.sealed import seal, unseal
 from penstock.errors import StateError
-
-DRAINED = "drained"
 
 
 class DrainNote:
