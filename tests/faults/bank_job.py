@@ -121,6 +121,7 @@ class Call:
     name: str
     make: Callable[[], Any]
     version: int | None = None
+    of: int | None = None  # it only reads: the outcomes of this version
 
 
 def open_db(path: Path, way: str, disk: Disk | None = None, background: bool = False) -> Any:
@@ -133,6 +134,9 @@ def calls(db: Any, way: str, stop: int) -> Iterator[Call]:
     yield Call("table", lambda: db.table(Account))
     if db.table(Account).num_rows == 0:
         yield Call("load", lambda: db.load(Account, ROWS))
+    for version in range(max(1, db.version - 1), db.version + 1):
+        yield Call(f"outcomes {version}", lambda v=version: db.outcomes(v), of=version)
+        yield Call(f"stored {version - 1}", lambda v=version: db.stored(v - 1), of=version)
     for k in range(db.version, stop):
         if _ahead(way):
             yield Call(f"run_ahead {k}", lambda k=k: run_ahead(db, way, k, k + (k % 3 == 0)))
