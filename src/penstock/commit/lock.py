@@ -23,6 +23,7 @@ import os
 import secrets
 import socket
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,9 @@ TAG = 8  # letters of a token that are enough to tell its files from others
 
 
 class WriterLock:
-    def __init__(self, disk: Disk, path: Path, fd: int, epoch: int) -> None:
+    def __init__(self, disk: Disk, path: Path, fd: int) -> None:
         self.path = path
-        self.epoch = epoch
+        self.epoch = 0
         self._disk = disk
         self._fd = fd
         self._token = secrets.token_hex(16)
@@ -59,8 +60,9 @@ class WriterLock:
                 f"state directory {path} is open for writing by {_owner(disk, path)}; "
                 "close it or open another directory"
             ) from error
-        lock = cls(disk, path, fd, _read(disk, path).get("epoch", 0) + 1)
+        lock = cls(disk, path, fd)
         try:
+            lock.epoch = _read(disk, path).get("epoch", 0) + 1
             owner = {"epoch": lock.epoch, "token": lock._token, "pid": lock._pid, "host": socket.gethostname()}
             disk.replace(path / OWNER, seal(owner))
         except BaseException:
@@ -106,8 +108,11 @@ class WriterLock:
     def release(self) -> None:
         if self._fd >= 0 and self._pid == os.getpid():
             fd, self._fd = self._fd, -1
-            self._disk.unlock_file(fd)
-            self._disk.close(fd)
+            try:
+                with suppress(OSError):  # Closing the descriptor unlocks it too.
+                    self._disk.unlock_file(fd)
+            finally:
+                self._disk.close(fd)
 
     def _fenced(self, why: str) -> StateError:
         return StateError(

@@ -38,7 +38,8 @@ class Gate:
             yield was_open
 
     def whole(self) -> _Whole:
-        """What fails in here leaves memory and disk apart: nothing more may run."""
+        """What fails in here leaves memory and disk apart: nothing more may run. Until it has come
+        through it counts as failed, since no failure can be relied on to get as far as to say so."""
         return self._whole
 
     def enter(self) -> None:
@@ -53,6 +54,12 @@ class Gate:
 
     def leave(self) -> None:
         self._lock.release()
+
+    def begins(self) -> None:
+        self._failure = "it was interrupted"
+
+    def succeeds(self) -> None:
+        self._failure = ""
 
     def fails(self, error: BaseException) -> None:
         self._failure = f"{type(error).__name__}: {error}"  # not the error itself, which holds all it has seen
@@ -90,8 +97,10 @@ class _Whole:
         self._gate = gate
 
     def __enter__(self) -> None:
-        pass
+        self._gate.begins()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None:
+        if error is None:
+            self._gate.succeeds()
+        else:
             self._gate.fails(error)
