@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from penstock.execute.codegen.source import Source
 
@@ -39,11 +40,8 @@ class Names:
 
 def names_of(body: Source) -> Names:
     out = Names()
-    for node in ast.walk(_parsed(body)):
-        if isinstance(node, ast.Name):
-            (out.stores if isinstance(node.ctx, ast.Store) else out.loads).add(node.id)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            out.loads.add(node.target.id)
+    for statement in _statements(body):
+        _add(out, statement)
     return out
 
 
@@ -54,12 +52,13 @@ def zeros_of(lines: Iterable[str]) -> dict[str, str]:
 
 class Function:
     def __init__(self, body: Source, taken: set[str], state: set[str], zeros: Mapping[str, str]) -> None:
-        """state: what it takes, changes and gives back; zeros: what it makes and gives. c is known to be both."""
+        """state: what it takes, changes and gives back, but for what it sets anew; zeros: what it makes and gives."""
         self.body = body
         self.aborts = "c" in state
-        self.stops = _leaves(body)
+        statements = _statements(body)
+        self.stops = _leaves(statements)
         self.zeros = zeros
-        self.taken = sorted((taken | state) - set(zeros) - ({"c"} if self.aborts else set()))
+        self.taken = sorted((taken | state) - set(zeros) - _set_anew(statements) - ({"c"} if self.aborts else set()))
         first = [name for name, there in (("stopped", self.stops), ("c", self.aborts)) if there]
         self.given = [*first, *sorted(state - {"c"}), *zeros]
 
@@ -92,17 +91,39 @@ class Function:
         return [f"{given} = {call}" if given else call, *(("if ended:", "    break") if self.stops else ())]
 
 
-def _parsed(body: Source) -> ast.Module:
+def _statements(body: Source) -> list[ast.stmt]:
     """Lines that stand in a function, or in a loop in one."""
     heads = ("def f():", "while True:")[: body.depth]
-    return ast.parse("\n".join("    " * k + head for k, head in enumerate(heads)) + "\n" + str(body))
+    tree: Any = ast.parse("\n".join("    " * k + head for k, head in enumerate(heads)) + "\n" + str(body))
+    for _ in heads:
+        tree = tree.body[0]
+    return list(tree.body)
 
 
-def _leaves(body: Source) -> bool:
-    """Whether lines that stand in a loop leave it."""
-    function = _parsed(body).body[0]
-    assert isinstance(function, ast.FunctionDef)
-    todo = list(ast.iter_child_nodes(function.body[0]))
+def _add(names: Names, statement: ast.stmt) -> None:
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name):
+            (names.stores if isinstance(node.ctx, ast.Store) else names.loads).add(node.id)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            names.loads.add(node.target.id)
+
+
+def _set_anew(statements: list[ast.stmt]) -> set[str]:
+    """The names that are set before all else, whatever they were."""
+    out: set[str] = set()
+    names = Names()
+    for statement in statements:
+        if not isinstance(statement, ast.Assign | ast.Expr):
+            break
+        known = set(names.stores)
+        _add(names, statement)
+        out |= names.stores - known - names.loads
+    return out
+
+
+def _leaves(statements: list[ast.stmt]) -> bool:
+    """Whether statements that stand in a loop leave it."""
+    todo: list[ast.AST] = [*statements]
     while todo:
         node = todo.pop()
         if isinstance(node, ast.Break):

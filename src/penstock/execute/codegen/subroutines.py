@@ -167,7 +167,8 @@ class _Calls:
         for one in several:
             self.write(out, one.inner, around | one.own.stores | set(one.zeros), one.body)
             zeros = {name: line for name, line in one.zeros.items() if self._needed(name, one)}
-            taken = (one.all.loads & (around | self.values)) - set(one.zeros)
+            inside = {name for part in _walk([one]) for name in part.zeros}
+            taken = (one.all.loads & (around | self.values)) - inside
             state = (one.all.stores & (around | {"c"})) - set(one.zeros)
             function, name = Function(one.body, taken, state, zeros), f"sub{one.number}"
             out.text(function.text(name))
