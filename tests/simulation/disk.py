@@ -1,0 +1,182 @@
+"""penstock's Disk on a simulated machine, as one process has it.
+
+Errors take the same way as on a real disk: an OSError in `step`, which makes a StateError of some of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.commit import Disk
+from simulation.files import File, Inode
+from simulation.machine import Machine, error
+from simulation.scheduler import Crashed, Process, SimulatedMutex, SimulatedThread
+
+# No descriptor of the real system has such a number.
+_FIRST = 1 << 30
+
+
+class SimulatedDisk(Disk):
+    def __init__(self, machine: Machine, process: Process) -> None:
+        self.machine, self.process = machine, process
+        self._files = machine.files
+        self._open: dict[int, Inode] = {}
+        self._next = count(_FIRST)
+
+    @contextmanager
+    def step(self, what: str, path: Path) -> Iterator[None]:
+        with super().step(what, path):
+            fault = self.machine.operation(self.process, what, path)
+            if fault is not None and not fault.done:
+                raise error(fault.number, path)
+            yield
+            if fault is not None:
+                raise error(fault.number, path)
+
+    # -- files ------------------------------------------------------------------------------
+
+    def create(self, path: Path) -> int:
+        with self.step("create", path):
+            return self._opened(self._files.create(path))
+
+    def touch(self, path: Path) -> int:
+        with self.step("open", path):
+            return self._opened(self._touched(path))
+
+    def open(self, path: Path) -> int:
+        with self.step("open", path):
+            return self._opened(self._files.file(path))
+
+    def close(self, fd: int) -> None:
+        inode = self._open.pop(fd)
+        if self._files.locks.get(inode.number) == (self.process, fd):
+            del self._files.locks[inode.number]
+
+    def write(self, fd: int, buffers: Sequence[memoryview], path: Path) -> None:
+        data = b"".join(buffers)
+        with self._cut_short(fd, data), self.step("write", path):
+            self._files.write(self._file(fd), 0, data)
+
+    def overwrite(self, path: Path, data: bytes) -> None:
+        with self.step("write", path):
+            self._files.write(self._touched(path), 0, data)
+
+    def fsync(self, fd: int, path: Path) -> None:
+        with self._sync_fails(fd), self.step("sync", path):
+            self._files.fsync(self._file(fd))
+
+    def fstat(self, fd: int) -> os.stat_result:
+        return _stat(self._open[fd])
+
+    def pread(self, fd: int, length: int, offset: int, path: Path) -> pa.Buffer:
+        with self.step("read", path):
+            return pa.py_buffer(self._file(fd).data[offset : offset + length])
+
+    # -- names ------------------------------------------------------------------------------
+
+    def link(self, old: Path, new: Path) -> None:
+        with self.step("link", new):
+            self._files.link(old, new)
+            self.machine.linked(new)
+
+    def rename(self, old: Path, new: Path) -> None:
+        with self.step("rename", new):
+            self._files.rename(old, new)
+            self.machine.renamed(new)
+
+    def unlink(self, path: Path) -> None:
+        with self.step("remove", path):
+            self._files.unlink(path)
+            self.machine.removed(path)
+
+    def mkdir(self, path: Path) -> None:
+        with self.step("create", path):
+            self._files.mkdir(path)
+
+    def rmdir(self, path: Path) -> None:
+        with self.step("remove", path):
+            self._files.rmdir(path)
+
+    def listdir(self, path: Path) -> list[str]:
+        with self.step("list", path):
+            return sorted(self._files.folder(path).names)
+
+    def stat(self, path: Path) -> os.stat_result:
+        with self.step("look at", path):
+            return _stat(self._files.find(path))
+
+    def fsync_dir(self, path: Path) -> None:
+        with self.step("sync", path):
+            self._files.fsync_dir(self._files.folder(path))
+
+    # -- between processes, and threads -----------------------------------------------------
+
+    def lock_file(self, fd: int) -> None:
+        self.machine.scheduler.pause()
+        me = self.process, fd
+        if self._files.locks.setdefault(self._file(fd).number, me) != me:
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process holds it")
+
+    def unlock_file(self, fd: int) -> None:
+        self.machine.scheduler.pause()
+        if self._files.locks.get(self._file(fd).number) == (self.process, fd):
+            del self._files.locks[self._file(fd).number]
+
+    def mutex(self) -> SimulatedMutex:
+        return SimulatedMutex(self.machine.scheduler)
+
+    def thread(self, work: Callable[[], None], name: str) -> Any:
+        scheduler = self.machine.scheduler
+        scheduler.pause()
+
+        def whole() -> None:
+            work()
+            scheduler.pause()  # it has done all, and is not at its end
+
+        return SimulatedThread(scheduler, scheduler.spawn(self.process, f"{self.process.name} {name}", whole))
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _opened(self, inode: Inode) -> int:
+        fd = next(self._next)
+        self._open[fd] = inode
+        return fd
+
+    def _file(self, fd: int) -> File:
+        found = self._open[fd]
+        assert isinstance(found, File)
+        return found
+
+    def _touched(self, path: Path) -> File:
+        return self._files.file(path) if path.name in self._files.folder(path.parent).names else self._files.create(path)
+
+    @contextmanager
+    def _cut_short(self, fd: int, data: bytes) -> Iterator[None]:
+        """A write that fails, or dies, may have begun."""
+        try:
+            yield
+        except BaseException as failure:
+            if fd in self._open and not self._file(fd).data and not isinstance(failure, Crashed):
+                self._files.write(self._file(fd), 0, data[: self.machine.choices.below(len(data) + 1)])
+            raise
+
+    @contextmanager
+    def _sync_fails(self, fd: int) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            self._files.fsync_fails(self._file(fd))
+            raise
+
+
+def _stat(inode: Inode) -> os.stat_result:
+    size = len(inode.data) if isinstance(inode, File) else 0
+    return os.stat_result((0o600, inode.number, 1, 1, 0, 0, size, 0, 0, 0))

@@ -1,0 +1,172 @@
+"""A database that a process opens and writes to, with every answer judged.
+
+A refusal (StateError) is in order only with a cause:
+
+    opening     another process holds the lock; a fault; a rival
+    writing     a fault in this process since it was opened; it has refused before; a rival; it was closed
+
+A rival is a second writer that could open the directory because somebody removed the lock's file: one of the two is
+fenced, and which one is open. Any other exception is wrong, and so is an answer that is not the model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.errors import StateError
+from simulation.app import TABLES, Asked, Row, app, events
+from simulation.disk import SimulatedDisk
+from simulation.oracle import PATH, Handle, Oracle
+from simulation.scheduler import Process
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    retain: int
+    snapshot_every: int
+    background: bool
+    log: str
+
+
+class Refused(Exception):
+    """With a cause, so that whoever asked has to go on without."""
+
+
+class Session:
+    def __init__(self, oracle: Oracle, process: Process, options: Options) -> None:
+        self.oracle, self.process, self.options = oracle, process, options
+        self.disk = SimulatedDisk(oracle.machine, process)
+        self.handle = Handle(process, options.retain, options.log)
+
+    @property
+    def db(self) -> Any:
+        return self.handle.db
+
+    def open(self) -> None:
+        oracle, options, handle = self.oracle, self.options, self.handle
+        since = oracle.since()
+        rivals = bool(oracle.machine.files.locks)
+        try:
+            db = app.open(
+                PATH,
+                log=options.log,
+                retain=options.retain,
+                snapshot_every=options.snapshot_every,
+                background=options.background,
+                disk=self.disk,
+            )
+        except StateError as error:
+            caused = rivals or oracle.locked != since.locked or handle.had_faults or oracle.rivals
+            oracle.check(caused, f"the directory cannot be opened: {error}")
+            raise Refused from error
+        finally:
+            oracle.locked += 1
+        handle.db = db
+        oracle.open(handle, db._store._journal.seq, since)
+        oracle.machine.note(f"  opened at commit {handle.acked}")
+        self.judge_newest()
+
+    def judge_newest(self) -> None:
+        """What it says of the newest version, when nobody else writes through it."""
+        oracle, handle = self.oracle, self.handle
+        since = oracle.since(handle)
+        commit = oracle.commits[handle.acked]
+        oracle.check(self.db.version == commit.version, f"version {self.db.version}, not {commit.version}")
+        oracle.check(self.db.held == len(commit.stream.held), f"{self.db.held} held, not {commit.stream.held}")
+        for name in TABLES:
+            try:
+                found = rows(self.db.table(name))
+            except StateError as error:
+                oracle.check(oracle.faulted(since) or handle.broken or handle.closed, f"{name} is refused: {error}")
+                continue
+            oracle.check(found == commit.rows(name), f"{name} of commit {commit.seq} is {found}")
+
+    def run(self, asked: Asked) -> Any:
+        """The outcomes, as Penstock gives them."""
+        asked, handle, oracle = replace(asked, log=self.options.log), self.handle, self.oracle
+        known = None if asked.id is None else oracle.find(asked.id)
+        gone = known is not None and known.version <= oracle.floor
+        with self._writing(asked, gone):
+            found = self.db.run(
+                events(asked.batch),
+                id=asked.id,
+                watermark=asked.watermark,
+                flush=asked.flush,
+                source=asked.source,
+                offsets=asked.offsets,
+            )
+        if known is None or known.seq > handle.linked:
+            known = oracle.commits[handle.linked]
+            oracle.check(known.asked is asked, f"{asked} was acknowledged, and did not happen")
+            oracle.acknowledge(handle, handle.linked)
+        given = outcomes(found)
+        oracle.check(given == list(known.outcomes), f"outcomes {given}, not {list(known.outcomes)}")
+        return found
+
+    def load(self, asked: Asked) -> None:
+        asked = replace(asked, log=self.options.log)
+        assert asked.load is not None
+        name, given = asked.load
+        with self._writing(asked):
+            self.db.load(name, [dict(zip(TABLES[name], row, strict=True)) for row in given])
+        self.oracle.check(
+            self.oracle.commits[self.handle.linked].asked is asked, f"{asked} was acknowledged, and did not happen"
+        )
+        self.oracle.acknowledge(self.handle, self.handle.linked)
+
+    def run_ahead(self, asked: Asked) -> None:
+        with self._refusing("run ahead"):
+            self.db.run_ahead(
+                events(asked.batch),
+                asked.id,
+                source=asked.source,
+                offsets=asked.offsets,
+                watermark=asked.watermark,
+            )
+
+    def close(self) -> None:
+        handle = self.handle
+        handle.closed = True
+        try:
+            with self._refusing("close"):
+                self.db.close()
+        except Refused:
+            pass
+        finally:
+            self.oracle.locked += 1
+
+    @contextmanager
+    def _writing(self, asked: Asked, gone: bool = False) -> Iterator[None]:
+        task: Any = self.oracle.machine.scheduler.current
+        task.call = self.handle, asked
+        try:
+            with self._refusing("write", gone):
+                yield
+        finally:
+            task.call = None
+
+    @contextmanager
+    def _refusing(self, what: str, gone: bool = False) -> Iterator[None]:
+        """gone: what is asked for again may not be retained any more."""
+        handle = self.handle
+        try:
+            yield
+        except StateError as error:
+            caused = handle.had_faults or handle.broken or handle.rivals or self.oracle.rivals
+            caused = caused or gone or (handle.closed and what != "close")
+            self.oracle.check(caused, f"cannot {what}, without a cause: {error}")
+            self.oracle.machine.note(f"  refused: {error}")
+            handle.broken = handle.broken or not gone
+            raise Refused from error
+
+
+def rows(table: Any) -> list[Row]:
+    return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def outcomes(table: Any) -> list[Row]:
+    names = ("transaction", "ts", "status", "reason", "version", "left")
+    return list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
