@@ -12,6 +12,7 @@ import traceback
 from collections import Counter
 
 from simulation.history import Result, run
+from simulation.shrink import shrink
 
 
 def main() -> int:
@@ -19,11 +20,13 @@ def main() -> int:
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1, help="of the first; the others follow it")
     parser.add_argument("--trace", action="store_true", help="print every step of the history with --seed")
+    parser.add_argument("--shrink", action="store_true", help="make the history with --seed small, and print it")
     parser.add_argument("--go-on", action="store_true", help="count all that are wrong, and show none")
     given = parser.parse_args()
-    if given.trace:
-        show(run(given.seed, tracing=True))
-        return 0
+    if given.trace or given.shrink:
+        result = run(given.seed, tracing=True)
+        show(shrink(result) if given.shrink and result.wrong is not None else result)
+        return 0 if result.wrong is None else 1
     begun = time.perf_counter()
     total = Counter[str]()
     wrong: list[Result] = []
@@ -46,7 +49,7 @@ def main() -> int:
     print(f"{'wrong':20} {len(wrong):12,}")
     print(f"{took:.1f} s, {total['histories'] / took * 60:,.0f} histories a minute")
     if wrong and not given.go_on:
-        show(run(wrong[0].seed, tracing=True))
+        show(shrink(wrong[0]))
     return 1 if wrong else 0
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.commit import Disk
 from simulation.files import File, Inode
-from simulation.machine import Machine, error
+from simulation.machine import Fault, Machine, error
 from simulation.scheduler import Crashed, Process, SimulatedMutex, SimulatedThread
 
 # No descriptor of the real system has such a number.
@@ -31,15 +31,13 @@ class SimulatedDisk(Disk):
         self._open: dict[int, Inode] = {}
         self._next = count(_FIRST)
 
-    @contextmanager
-    def step(self, what: str, path: Path) -> Iterator[None]:
+    def step(self, what: str, path: Path) -> Any:
+        return _Step(self, what, path)
+
+    def explain(self, what: str, path: Path, failure: OSError) -> None:
+        """Raises it as a real disk does."""
         with super().step(what, path):
-            fault = self.machine.operation(self.process, what, path)
-            if fault is not None and not fault.done:
-                raise error(fault.number, path)
-            yield
-            if fault is not None:
-                raise error(fault.number, path)
+            raise failure
 
     # -- files ------------------------------------------------------------------------------
 
@@ -175,6 +173,29 @@ class SimulatedDisk(Disk):
         except Exception:
             self._files.fsync_fails(self._file(fd))
             raise
+
+
+class _Step:
+    """Disk.step with an operation of the machine in front. Histories spend most of their time here, so that it is no
+    generator."""
+
+    __slots__ = ("disk", "fault", "path", "what")
+
+    def __init__(self, disk: SimulatedDisk, what: str, path: Path) -> None:
+        self.disk, self.what, self.path = disk, what, path
+        self.fault: Fault | None = None
+
+    def __enter__(self) -> None:
+        disk = self.disk
+        self.fault = fault = disk.machine.operation(disk.process, self.what, self.path)
+        if fault is not None and not fault.done:
+            disk.explain(self.what, self.path, error(fault.number, self.path))
+
+    def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
+        if failure is None and self.fault is not None:
+            failure = error(self.fault.number, self.path)
+        if isinstance(failure, OSError):
+            self.disk.explain(self.what, self.path, failure)
 
 
 def _stat(inode: Inode) -> os.stat_result:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.commit import Journal
-from penstock.errors import StateError
+from penstock.errors import PenstockError
 from penstock.publish.reading import Directory
 from simulation.app import TABLES
 from simulation.disk import SimulatedDisk
@@ -45,7 +45,7 @@ class Asker:
         """The answer, or None where it was refused with a cause."""
         try:
             return get()
-        except StateError as error:
+        except PenstockError as error:
             caused = self.oracle.faulted(since) or not since.opened or excused()
             self.oracle.check(caused, f"{what} is refused without a cause: {error}")
             self.oracle.machine.note(f"  refused: {error}")
