@@ -25,7 +25,7 @@ import pyarrow as pa
 from penstock import observe
 from penstock.declare.model import TableDef
 from penstock.declare.objects import Table
-from penstock.errors import InputError, StateError
+from penstock.errors import InputError, StateError, committing
 from penstock.execute import intake
 from penstock.execute.intake import Arrived
 from penstock.execute.memory import keep_what_is_freed
@@ -275,9 +275,10 @@ class Database:
         begun = time.perf_counter()
         with self._gate.whole():
             self._store.commit(prepared.stored)
-        self.last_batch, self._version = prepared.report, prepared.report.version
-        prepared.report.seconds["commit"] += time.perf_counter() - begun
-        self._store.snapshot_if_due(self._tables)
+        with committing(prepared.report.version, True):
+            self.last_batch, self._version = prepared.report, prepared.report.version
+            prepared.report.seconds["commit"] += time.perf_counter() - begun
+            self._store.snapshot_if_due(self._tables)
 
     def _go_back(self) -> None:
         """Memory as of the last batch that has happened: what ran ahead of it is forgotten."""

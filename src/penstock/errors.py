@@ -5,9 +5,18 @@
     ├── InputError (ValueError)         a batch that cannot be taken; nothing of it is applied
     └── StateError (RuntimeError)       a state directory that is locked, damaged or not this app's
 
+A batch may be durable although `run` raised: a write behind its commit may fail, or the caller be interrupted. Then the
+error has `committed` and `version`: True, and the version that the batch made; or None where only opening the directory
+again can tell, by whether `db.version` has come to that version. Without them nothing of the batch was applied.
+
 An abort is not an error: it is a row of the outcomes. `Aborted` only carries one out of a
 user's function while that function runs as plain Python.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class PenstockError(Exception):
@@ -24,6 +33,22 @@ class InputError(ValueError, PenstockError):
 
 class StateError(RuntimeError, PenstockError):
     """A state directory or database that cannot be used."""
+
+    committed: bool | None = False
+    version: int | None = None
+
+
+@contextmanager
+def committing(version: int, durable: bool | None, what: str = "batch") -> Iterator[None]:
+    """What is raised in here is raised although the batch that makes this version is durable, or may be (None)."""
+    try:
+        yield
+    except BaseException as error:
+        if getattr(error, "committed", False) is False:
+            error.committed, error.version = durable, version  # type: ignore[attr-defined]
+            whether = "is committed all the same" if durable else "may be committed: open the directory again, and look"
+            error.add_note(f"the {what} of version {version} {whether}")
+        raise
 
 
 class Aborted(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.commit.disk import Disk
-from penstock.commit.log import read_header, read_segment, write_segment
+from penstock.commit.log import encode, read_contents, read_segment
 from penstock.errors import StateError
 
 HEADER = {"seq": 1, "kind": "batch", "id": 7, "note": "é"}
@@ -28,16 +29,20 @@ def parts() -> dict[str, pa.Table]:
     }
 
 
+def write_segment(path: Path, header: dict[str, Any], parts: dict[str, pa.Table]) -> None:
+    Disk().write_new(path, encode(header, parts).pieces)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "one.seg"
-    write_segment(Disk(), path, HEADER, parts())
+    write_segment(path, HEADER, parts())
     return path
 
 
 def test_what_was_written_is_read(path: Path) -> None:
     segment = read_segment(Disk(), path)
-    assert segment.header == HEADER == read_header(Disk(), path)
+    assert segment.header == HEADER == read_contents(Disk(), path).header
     assert {name: table.to_pylist() for name, table in segment.parts.items()} == {
         name: table.to_pylist() for name, table in parts().items()
     }
@@ -51,14 +56,14 @@ def test_only_the_parts_asked_for_are_read(path: Path) -> None:
 
 def test_no_parts_and_a_long_header(tmp_path: Path) -> None:
     header = {"names": ["x" * 100] * 1000}
-    write_segment(Disk(), tmp_path / "a.seg", header, {})
+    write_segment(tmp_path / "a.seg", header, {})
     assert read_segment(Disk(), tmp_path / "a.seg").header == header
 
 
 def test_a_segment_is_private_and_never_overwritten(path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(FileExistsError):
-        write_segment(Disk(), path, HEADER, {})
+        write_segment(path, HEADER, {})
 
 
 def test_a_missing_segment_is_named(tmp_path: Path) -> None:
@@ -82,10 +87,10 @@ def test_every_truncation_is_noticed(path: Path) -> None:
     for length in range(0, len(sound), 7):
         path.write_bytes(sound[:length])
         with pytest.raises(StateError, match=r"one\.seg is damaged"):
-            read_header(Disk(), path)
+            read_contents(Disk(), path)
     path.write_bytes(sound + b"\0")
     with pytest.raises(StateError, match=r"one\.seg is damaged"):
-        read_header(Disk(), path)
+        read_contents(Disk(), path)
 
 
 @given(st.dictionaries(st.text(), st.lists(st.integers(-(2**63), 2**63 - 1)), max_size=4))
@@ -94,6 +99,6 @@ def test_any_names_and_numbers(tables: dict[str, list[int]]) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.seg"
-        write_segment(Disk(), path, {}, {name: pa.table({"v": pa.array(v, pa.int64())}) for name, v in tables.items()})
+        write_segment(path, {}, {name: pa.table({"v": pa.array(v, pa.int64())}) for name, v in tables.items()})
         found = read_segment(Disk(), path).parts
         assert {name: table["v"].to_pylist() for name, table in found.items()} == tables

@@ -17,35 +17,23 @@ from rich.table import Table
 from penstock.declare.model import TableDef
 from penstock.errors import InputError
 from penstock.publish.reading import Directory
-from penstock.publish.view import View
 
 
 def query(path: Path, sql: str, *, version: int | None, as_json: bool) -> None:
-    directory = Directory(path)
-    # All tables as of one version, also when a batch is committed between reading two of them.
-    version = directory.readable(version)
-    view = View(version, {name: directory.table(name, version) for name in directory.tables})
+    view = Directory(path).view(version)
     try:
         rows = view.sql(sql)
     except duckdb.Error as error:
         raise InputError(f"the query failed: {str(error).splitlines()[0]}") from None
-    _show(rows, {"version": version}, f"version {version}", as_json)
+    _show(rows, {"version": view.version}, f"version {view.version}", as_json)
 
 
 def history(path: Path, name: str, key: list[str], *, as_json: bool) -> None:
     directory = Directory(path)
     table = directory.definition(next((n for n in directory.tables if n.lower() == name.lower()), name))
     where = _where(table, key)
-    after, upto = directory.span()
-    found = [directory.changes_schema(table.name).empty_table()]
-    if after.version >= max(directory.oldest, 1):
-        # What was there before the oldest change that is retained.
-        kept = directory.table(table.name, after.version, where).to_pylist()
-        rows = [{"version": after.version, "change": "kept", **row} for row in kept]
-        found.append(pa.Table.from_pylist(rows, found[0].schema))
-    found += directory.changes_between(table.name, after.commit, upto.commit, where)
     named = {"table": table.name, "key": {column: values[0] for column, values in where.items()}}
-    _show(pa.concat_tables(found), named, f"{table.name} {', '.join(key)}", as_json)
+    _show(directory.history(table.name, where), named, f"{table.name} {', '.join(key)}", as_json)
 
 
 def _where(table: TableDef, key: list[str]) -> dict[str, list[Any]]:

@@ -45,6 +45,8 @@ REMEDY = {
     errno.EACCES: "give this user permission to read and write the state directory",
     errno.EPERM: "give this user permission to read and write the state directory",
     errno.ENOTDIR: "a state directory must be a directory: name another one",
+    errno.EISDIR: "a directory is where a file should be: move it away, and restore the file from a backup",
+    errno.ELOOP: "a symbolic link is where a file should be: replace it by the file",
     errno.EMFILE: "raise the limit on open files (ulimit -n), then reopen the state directory",
 }
 
@@ -119,10 +121,12 @@ class Disk:
             return buffer.slice(0, got)
 
     def overwrite(self, path: Path, data: bytes) -> None:
+        """The file holds just these bytes, unless a crash tears them."""
         with self.step("write", path):
             fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
             try:
                 os.pwrite(fd, data, 0)
+                os.ftruncate(fd, len(data))
             finally:
                 os.close(fd)
 

@@ -1,18 +1,22 @@
 """penstock.json: whose state this directory holds.
 
-    {"app": "bank", "tables": {...}, "log": ..., "format": 1, "crc": ...}
+    {"app": "bank", "tables": {...}, "log": ..., "directory": "9f…", "chain": 1, "format": 2, "crc": ...}
 
 It is written once, after everything else that a new directory needs, so a directory that has it is
 whole. A directory without it is taken only if it is empty or holds no more than a creation that was
 cut short leaves behind: never somebody's files, never commits whose owner is unknown.
 
 `log` is how the first writer logged. It is no part of the identity: every segment says its own.
+`directory` is this directory's own random name, and `chain` the first commit that carries it (chain.py). A directory
+that an older Penstock made has neither, until it is opened for writing: then it gets both.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +33,23 @@ UNFINISHED = {"writer.lock", "writer.json", "writer.json.tmp", "penstock.json.tm
 BESIDE = {"checkpoint", "sources"}
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which directory this is, and from which commit on its files say so."""
+
+    directory: str | None  # None: an older Penstock made it, and nobody has written to it since
+    chain: int
+
+    @classmethod
+    def new(cls, chain: int = 1) -> Origin:
+        return cls(secrets.token_hex(16), chain)
+
+
+def read_origin(disk: Disk, path: Path) -> Origin:
+    identity = read_identity(disk, path)
+    return Origin(identity.get("directory"), identity.get("chain", 0))
+
+
 def read_identity(disk: Disk, path: Path) -> dict[str, Any]:
     """The identity of an existing state directory; FileNotFoundError where there is none."""
     content = read_sealed(disk, path / IDENTITY)
@@ -36,15 +57,22 @@ def read_identity(disk: Disk, path: Path) -> dict[str, Any]:
     return content
 
 
-def write_identity(disk: Disk, path: Path, identity: dict[str, Any], log: str) -> None:
+def write_identity(disk: Disk, path: Path, identity: dict[str, Any], log: str, origin: Origin) -> None:
     disk.fsync_dir(path.parent)  # Whoever made the directory may not have lived to do it.
     disk.ensure_dir(path / LOG)
     disk.ensure_dir(path / SNAPSHOTS)
-    disk.replace(path / IDENTITY, seal({**identity, "log": log}))
+    disk.replace(path / IDENTITY, seal({**identity, "log": log, "directory": origin.directory, "chain": origin.chain}))
+
+
+def write_origin(disk: Disk, path: Path, origin: Origin) -> None:
+    """Give a directory that an older Penstock made a name of its own."""
+    content = read_sealed(disk, path / IDENTITY)
+    disk.replace(path / IDENTITY, seal({**content, "directory": origin.directory, "chain": origin.chain}))
 
 
 def check_identity(path: Path, stored: dict[str, Any], given: dict[str, Any]) -> None:
     given = json.loads(json.dumps(given))
+    stored = {name: value for name, value in stored.items() if name not in ("directory", "chain")}
     found = list(_differences(stored, given, ()))
     if found:
         raise StateError(

@@ -7,8 +7,8 @@ scan. Commits extend it while a snapshot's pruning, in another thread, cuts it: 
 from __future__ import annotations
 
 from penstock.commit.disk import Mutex
-from penstock.commit.recover import Entry, Scan
 from penstock.commit.retain import oldest_kept
+from penstock.commit.scan import Entry, Scan
 from penstock.commit.snapshot import Manifest
 from penstock.errors import StateError
 
@@ -22,7 +22,7 @@ class Index:
     def __init__(self, found: Scan, mutex: Mutex) -> None:
         self._mutex = mutex
         self.seq, newest = found.newest
-        self.version, self.last_id = newest.version, newest.last_id
+        self.version, self.last_id, self.hash = newest.version, newest.last_id, newest.hash
         self.damaged = [entry for entry in found.segments.values() if isinstance(entry, StateError)]
         self._entries = {seq: entry for seq, entry in sorted(found.segments.items()) if isinstance(entry, Entry)}
         self._ids = {entry.id: seq for seq, entry in self._entries.items() if entry.id is not None}
@@ -34,7 +34,7 @@ class Index:
             self._entries[seq] = entry
             if entry.id is not None:
                 self._ids[entry.id] = seq
-            self.seq, self.version, self.last_id = seq, entry.version, entry.last_id
+            self.seq, self.version, self.last_id, self.hash = seq, entry.version, entry.last_id, entry.hash
             self._log_bytes += entry.size
 
     def find(self, id: int) -> int | None:
@@ -42,22 +42,17 @@ class Index:
             return self._ids.get(id)
 
     def find_version(self, version: int) -> int | None:
-        """The batch that made a version; loads after it have the same version."""
+        """The batch that made a version, not a load after it, which has the same version."""
         with self._mutex:
-            return min((seq for seq, entry in self._entries.items() if entry.version == version), default=None)
+            batches = (
+                seq for seq, entry in self._entries.items() if entry.version == version and entry.kind == "batch"
+            )
+            return min(batches, default=None)
 
     @property
     def oldest_id(self) -> int | None:
         with self._mutex:
             return min(self._ids, default=None)
-
-    @property
-    def oldest(self) -> int:
-        """The oldest version that can be read: 0 as long as no segment was pruned."""
-        with self._mutex:
-            first = min(self._snapshots, default=0)
-            whole = all(seq in self._entries for seq in range(1, first + 1))
-            return 0 if whole else self._snapshots[first].version
 
     def has_snapshot(self) -> bool:
         """Of the newest commit, that is."""

@@ -26,7 +26,7 @@ import os
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,25 +34,24 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.commit.disk import Disk
-from penstock.commit.identity import LOG, SNAPSHOTS, check_identity, check_new, read_identity, write_identity
+from penstock.commit.identity import (
+    LOG,
+    SNAPSHOTS,
+    Origin,
+    check_identity,
+    check_new,
+    read_identity,
+    write_identity,
+    write_origin,
+)
 from penstock.commit.index import Index
 from penstock.commit.lock import WriterLock
-from penstock.commit.log import Segment, encode, read_header
-from penstock.commit.recover import (
-    HEAD,
-    Entry,
-    Recovery,
-    Scan,
-    head_bytes,
-    look,
-    read_commit,
-    recover,
-    scan,
-    segment_path,
-)
+from penstock.commit.log import Segment, encode
+from penstock.commit.recover import Recovery, look, read_commit, recover
 from penstock.commit.retain import prune, remove_unfinished
+from penstock.commit.scan import HEAD, Entry, Head, Scan, head_bytes, scan, segment_path
 from penstock.commit.snapshot import Snapshot, write_snapshot
-from penstock.errors import StateError
+from penstock.errors import StateError, committing
 
 # Unless the opener says otherwise: how many versions stay readable, and how many batches lie between two snapshots.
 RETAIN = 100
@@ -84,6 +83,7 @@ class Journal:
     ) -> None:
         self.path = path
         self.identity = identity
+        self.directory = found.origin.directory
         self.log = log
         self._disk = disk
         self._lock = lock
@@ -119,10 +119,12 @@ class Journal:
         try:
             stored = _stored(disk, path)  # Another writer may have made it, and gone.
             if stored is None:
-                write_identity(disk, path, identity, log)
+                write_identity(disk, path, identity, log, Origin.new())
             else:
                 check_identity(path, stored, identity)
             found = _settle(disk, path)
+            if found.origin.directory is None:
+                found = _give_origin(disk, path, found)
         except BaseException:
             lock.release()
             raise
@@ -157,15 +159,13 @@ class Journal:
         lock = self._writer()
         seq = self.seq + 1
         stamped = self._stamp(header, seq)
-        pieces = encode(stamped, parts)
-        prepared = Prepared(
-            seq,
-            self.path / LOG / f"{seq:012d}.{lock.tag}.open",
-            Entry(stamped["version"], stamped["id"], stamped["last_id"], sum(map(len, pieces))),
-        )
+        encoded = encode(stamped, parts)
+        named = {name: stamped[name] for name in ("kind", "version", "id", "last_id", "previous", "directory")}
+        entry = Entry(**named, size=encoded.size, hash=encoded.hash)
+        prepared = Prepared(seq, self.path / LOG / f"{seq:012d}.{lock.tag}.open", entry)
         with self._breaking():
             try:
-                self._disk.write_new(prepared.file, pieces)
+                self._disk.write_new(prepared.file, encoded.pieces)
             except BaseException:
                 self.forget(prepared)
                 raise
@@ -173,16 +173,20 @@ class Journal:
 
     def finish(self, prepared: Prepared) -> None:
         """Durable on return."""
-        lock, seq = self._writer(), prepared.seq
+        lock, seq, entry = self._writer(), prepared.seq, prepared.entry
         with self._breaking():
             try:
                 lock.verify()
-                self._link(prepared.file, segment_path(self.path, seq))
-            finally:
+                self._link(prepared)
+            except BaseException:
                 self.forget(prepared)
-            self._disk.fsync_dir(self.path / LOG)
-            self._disk.overwrite(self.path / HEAD, head_bytes(seq))
-        self._index.add(seq, prepared.entry)
+                raise
+            with committing(entry.version, None, entry.kind):
+                self.forget(prepared)
+                self._disk.fsync_dir(self.path / LOG)
+            self._index.add(seq, entry)
+            with committing(entry.version, True, entry.kind):
+                self._disk.overwrite(self.path / HEAD, head_bytes(seq, entry.hash))
 
     def forget(self, prepared: Prepared) -> None:
         """What was prepared is not to happen; or has, under its own name."""
@@ -226,8 +230,9 @@ class Journal:
     def batch(self, version: int, only: Collection[str] | None = None) -> Segment:
         """The commit that made a version."""
         seq = self._index.find_version(version)
-        # A load has the version of the batch before it, and may outlive that one.
-        if seq is None or read_header(self._disk, segment_path(self.path, seq))["kind"] != "batch":
+        if seq is None and self._index.damaged:
+            raise self._index.damaged[0]  # It may be this one: what version it has cannot be read.
+        if seq is None:
             raise StateError(f"version {version} is not retained in state directory {self.path}")
         return read_commit(self._disk, self.path, seq, only)
 
@@ -242,7 +247,7 @@ class Journal:
         if self._thread is not None or self._index.has_snapshot():
             return
         stamped = {**header, "version": self.version, "last_id": self.last_id}
-        whole = Snapshot(self.seq, stamped, dict(tables))
+        whole = Snapshot(self.seq, stamped, dict(tables), self.directory, self._index.hash)
         self._index.begin_snapshot()
         if wait or not self._background:
             self._save(lock, whole)
@@ -258,11 +263,6 @@ class Journal:
     def version(self) -> int:
         """The number of batches committed so far."""
         return self._index.version
-
-    @property
-    def oldest(self) -> int:
-        """The oldest version that can be read."""
-        return self._index.oldest
 
     @property
     def last_id(self) -> int | None:
@@ -322,9 +322,11 @@ class Journal:
             self._broken = True
             raise
 
-    def _link(self, making: Path, final: Path) -> None:
+    def _link(self, prepared: Prepared) -> None:
+        final = segment_path(self.path, prepared.seq)
         try:
-            self._disk.link(making, final)
+            with committing(prepared.entry.version, None, prepared.entry.kind):
+                self._disk.link(prepared.file, final)
         except (FileExistsError, FileNotFoundError) as error:
             raise StateError(f"fenced: another writer was at {final}; nothing more is written") from error
 
@@ -346,6 +348,8 @@ class Journal:
             "id": id,
             "last_id": last_id,
             "log": self.log,
+            "directory": self.directory,
+            "previous": self._index.hash or self.directory,
         }
 
     def _save(self, lock: WriterLock, snapshot: Snapshot) -> None:
@@ -373,7 +377,14 @@ def _settle(disk: Disk, path: Path) -> Scan:
     disk.fsync_dir(path / LOG)
     disk.fsync_dir(path / SNAPSHOTS)
     found = scan(disk, path)
-    seq, _ = found.newest
-    if found.head != seq or seq == 0:
-        disk.overwrite(path / HEAD, head_bytes(seq))
+    seq, newest = found.newest
+    if found.head != Head(seq, newest.hash) or seq == 0:
+        disk.overwrite(path / HEAD, head_bytes(seq, newest.hash))
     return found
+
+
+def _give_origin(disk: Disk, path: Path, found: Scan) -> Scan:
+    """A directory of an older Penstock: from the next commit on its files say that they belong to it."""
+    origin = Origin.new(chain=found.newest[0] + 1)
+    write_origin(disk, path, origin)
+    return replace(found, origin=origin)

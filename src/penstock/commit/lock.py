@@ -90,7 +90,16 @@ class WriterLock:
         held = self._disk.fstat(self._fd)
         if (found.st_dev, found.st_ino) != (held.st_dev, held.st_ino):
             raise self._fenced(f"{LOCK} is not the file that was locked")
-        if _read(self._disk, self.path).get("token") != self._token:
+        try:
+            owner = read_sealed(self._disk, self.path / OWNER)
+        except FileNotFoundError:
+            raise self._fenced(f"{OWNER} was removed") from None
+        except StateError as error:  # Damaged, or not to be read now: that is no other writer.
+            raise StateError(
+                f"cannot tell whether this is still the one writer of state directory {self.path}, so nothing more is "
+                f"written; reopen it: {error}"
+            ) from error
+        if owner.get("token") != self._token:
             raise self._fenced(f"it was opened for writing by {_owner(self._disk, self.path)}")
 
     def release(self) -> None:

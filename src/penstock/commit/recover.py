@@ -1,87 +1,36 @@
-"""Which files make a version: what a directory holds, and what a reader needs of it.
-
-    snapshots      42                    84
-    segments       43 44 ... 84          85 86 87
-    head                                       87
+"""Which files make a version, and reading them beside a writer.
 
 A state is a base (a sound snapshot, or nothing before segment 1) and every segment after it, up to
 the version asked for. A version counts batches; a load makes a segment, but no version.
 
 Invariants:
-- Segments that matter have no gap: one that is missing between the base and the newest, or the
-  newest that `head` knows of, is an error that names its file. Gaps below the base are what a
-  pruning leaves that was cut short, and do not matter.
-- A damaged snapshot is passed over for an older one, as long as the segments after that are there.
-- `head` is a hint: written after each commit became durable, not synced. It may lag or be lost, so
-  it proves only that a newer segment existed.
-- A reader shares the directory with a writer that commits and prunes. What vanishes under it is no
-  damage: it looks again, until two looks in a row see the same files.
+- A damaged snapshot is passed over for an older one, as long as the segments after that are there. A missing or damaged
+  segment between the base and the version is an error that names its file.
+- A reader shares the directory with a writer that commits and prunes. It opens all files that it needs before it
+  reads the first, so that they cannot vanish under it. What vanishes before that is no damage: it looks again.
 """
 
 from __future__ import annotations
 
-import re
-import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from penstock.commit.chain import wrong_place
 from penstock.commit.disk import Disk
-from penstock.commit.identity import LOG, SNAPSHOTS
-from penstock.commit.log import Segment, read_contents, read_segment
-from penstock.commit.snapshot import Manifest, Snapshot, read_manifest, read_snapshot, snapshot_name
+from penstock.commit.log import Segment, SegmentFile, damaged, read_segment
+from penstock.commit.scan import Scan, check_entry, origin_of, scan, segment_path, snapshot_path, sound
+from penstock.commit.snapshot import Snapshot, read_snapshot
 from penstock.errors import StateError
 
-HEAD = "head"
 # A writer that outruns a reader this often is not one that the reader will catch.
 LOOKS = 100
+# Files that a reader holds open at most: well below the 1024 that a process may have open by default. With more
+# segments than that it reads all of them at once instead.
+HELD_FILES = 256
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What is kept in memory of each segment."""
-
-    version: int
-    id: int | None
-    last_id: int | None
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """One look at a directory: every segment's header and every snapshot's manifest, or what is wrong with it."""
-
-    path: Path
-    head: int
-    segments: dict[int, Entry | StateError]
-    snapshots: dict[int, Manifest | StateError]
-
-    @property
-    def newest(self) -> tuple[int, Entry]:
-        """The newest commit, by number; raises if it is damaged or known to be missing."""
-        seq = max(self.segments, default=0)
-        known = max(self.head, *self.sound, 0)
-        if known > seq:
-            raise StateError(f"{segment_path(self.path, known)} is missing: it was committed; restore it from a backup")
-        return seq, _sound(self.segments[seq]) if seq else Entry(0, None, None, 0)
-
-    @property
-    def sound(self) -> dict[int, Manifest]:
-        return {seq: found for seq, found in self.snapshots.items() if isinstance(found, Manifest)}
-
-    @property
-    def oldest(self) -> int:
-        """The oldest version that can be read: 0 as long as no segment was pruned."""
-        first = min(self.sound, default=0)
-        whole = all(seq in self.segments for seq in range(1, first + 1))
-        return 0 if whole else self.sound[first].version
-
-    @property
-    def names(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return tuple(sorted(self.segments)), tuple(sorted(self.snapshots))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,33 +41,10 @@ class Recovery:
     # Snapshots that turned out to be damaged, and how.
     damaged: dict[int, StateError]
 
-
-def segment_path(path: Path, seq: int) -> Path:
-    return path / LOG / f"{seq:012d}.seg"
-
-
-def snapshot_path(path: Path, seq: int) -> Path:
-    return path / SNAPSHOTS / snapshot_name(seq)
-
-
-def scan(disk: Disk, path: Path) -> Scan:
-    # In this order, what a writer adds meanwhile only makes the log longer than the rest knows of.
-    head = read_head(disk, path)
-    snapshots = numbers(disk, path / SNAPSHOTS)
-    segments = numbers(disk, path / LOG, ".seg")
-    found = Scan(path, head, {}, {})
-    for seq in snapshots:
-        try:
-            found.snapshots[seq] = read_manifest(disk, snapshot_path(path, seq))
-        except StateError as error:
-            found.snapshots[seq] = error
-    for seq in segments:
-        try:
-            found.segments[seq] = _entry(disk, path, seq)
-        except StateError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):  # Else it was pruned since it was listed.
-                found.segments[seq] = error
-    return found
+    @property
+    def base_version(self) -> int:
+        """The version before the first of the segments."""
+        return 0 if self.snapshot is None else self.snapshot.version
 
 
 def look(disk: Disk, path: Path, use: Callable[[Scan], T]) -> T:
@@ -129,110 +55,118 @@ def look(disk: Disk, path: Path, use: Callable[[Scan], T]) -> T:
             return use(seen)
         except StateError:
             before, seen = seen, scan(disk, path)
-            if seen.names == before.names and seen.head == before.head:
+            if seen.seen == before.seen:
                 raise
-    return use(seen)
+    raise StateError(
+        f"state directory {path} is written and pruned faster than it can be read; ask again, or open the database "
+        "with a larger retain, so that readers can keep up"
+    )
 
 
 def recover(
     disk: Disk, path: Path, upto: int | None, *, oldest: bool = False, skip: Collection[str] = (), lazy: bool = False
 ) -> Recovery:
-    """`lazy` leaves the segments on the disk until they are asked for: only where nobody prunes meanwhile."""
+    """`lazy` opens segments only when they are asked for: where nobody prunes meanwhile."""
 
     def use(seen: Scan) -> Recovery:
         version = seen.newest[1].version
         if upto is not None and not 0 <= upto <= version:
             raise StateError(f"state directory {path} has no version {upto}: its newest is {version}")
-        damaged: dict[int, StateError] = {}
-        base = _base(disk, seen, seen.oldest if oldest else upto, damaged)
-        seqs = list(_after(seen, base, upto, damaged))
-        segments: Iterable[Segment] = (read_commit(disk, path, seq, skip=skip) for seq in seqs)
-        return Recovery(base, iter(segments if lazy else list(segments)), seen, damaged)
+        passed_over: dict[int, StateError] = {}
+        base = _base(disk, seen, seen.oldest if oldest else upto, passed_over)
+        seqs = list(_after(seen, base, upto, passed_over))
+        segments: Iterator[Segment]
+        if lazy:
+            segments = (read_segment(disk, segment_path(path, seq), skip=skip) for seq in seqs)
+        else:
+            segments = held_segments(disk, path, seqs, skip=skip, known=seen)
+        return Recovery(base, segments, seen, passed_over)
 
     return look(disk, path, use)
+
+
+def held_segments(
+    disk: Disk, path: Path, seqs: Sequence[int], skip: Collection[str] = (), known: Scan | None = None
+) -> Iterator[Segment]:
+    """The segments one after the other; what is pruned from now on stays readable."""
+    if len(seqs) <= HELD_FILES:
+        return read_in_turn(open_segments(disk, path, seqs, known=known), skip=skip)
+    read: list[Segment] = []
+    before: str | None = None
+    for seq in seqs:
+        for file in open_segments(disk, path, [seq], before, known):
+            before = file.contents.hash
+            read += read_in_turn([file], skip=skip)
+    return iter(read)
+
+
+def open_segments(
+    disk: Disk, path: Path, seqs: Sequence[int], before: str | None = None, known: Scan | None = None
+) -> list[SegmentFile]:
+    """The files of consecutive segments, open, and checked to follow one another. before: the hash of the segment that
+    the first has to follow; known: what they have to be."""
+    origin = known.origin if known else origin_of(disk, path)
+    files: list[SegmentFile] = []
+    for seq in seqs:
+        file = SegmentFile(disk, segment_path(path, seq))
+        entry = check_entry(file.path, seq, file.contents, origin)
+        wrong = wrong_place(file.path, seq, entry, before, origin)
+        if wrong is not None:
+            raise wrong
+        if known is not None and entry.hash != known.entry(seq).hash:
+            raise damaged(file.path, "it changed while it was read")
+        files.append(file)
+        before = entry.hash
+    return files
+
+
+def read_in_turn(
+    files: Iterable[SegmentFile], only: Collection[str] | None = None, skip: Collection[str] = ()
+) -> Iterator[Segment]:
+    for file in files:
+        with file:
+            yield file.read(only, skip)
 
 
 def read_commit(
     disk: Disk, path: Path, seq: int, only: Collection[str] | None = None, skip: Collection[str] = ()
 ) -> Segment:
-    segment = read_segment(disk, segment_path(path, seq), only, skip)
-    _check_seq(path, seq, segment.header.get("seq"))
-    return segment
+    return next(read_in_turn(open_segments(disk, path, [seq]), only, skip))
 
 
-def head_bytes(seq: int) -> bytes:
-    return b"%012d %08x\n" % (seq, zlib.crc32(b"%012d" % seq))
-
-
-def read_head(disk: Disk, path: Path) -> int:
-    """The newest segment that the hint knows of; 0 where it is lost or torn."""
-    try:
-        data = disk.read(path / HEAD)
-        seq = int(data[:12])
-    except (FileNotFoundError, ValueError):
-        return 0
-    return seq if data == head_bytes(seq) else 0
-
-
-def numbers(disk: Disk, folder: Path, suffix: str = "") -> list[int]:
-    try:
-        names = disk.listdir(folder)
-    except FileNotFoundError as error:
-        raise StateError(f"{folder} is missing; restore it from a backup") from error
-    return sorted(int(name[:12]) for name in names if re.fullmatch(r"\d{12}" + re.escape(suffix), name))
-
-
-def _base(disk: Disk, seen: Scan, upto: int | None, damaged: dict[int, StateError]) -> Snapshot | None:
+def _base(disk: Disk, seen: Scan, upto: int | None, passed_over: dict[int, StateError]) -> Snapshot | None:
     """The newest sound snapshot that is not too new; what is damaged on the way is noted."""
     for seq in sorted(seen.snapshots, reverse=True):
         manifest = seen.snapshots[seq]
         if isinstance(manifest, StateError):
-            damaged[seq] = manifest
+            passed_over[seq] = manifest
         elif upto is None or manifest.version <= upto:
             try:
-                return read_snapshot(disk, snapshot_path(seen.path, seq))
+                return read_snapshot(disk, snapshot_path(seen.path, seq), manifest)
             except StateError as error:
-                damaged[seq] = error
+                passed_over[seq] = error
     return None
 
 
-def _after(seen: Scan, base: Snapshot | None, upto: int | None, damaged: dict[int, StateError]) -> Iterator[int]:
+def _after(seen: Scan, base: Snapshot | None, upto: int | None, passed_over: dict[int, StateError]) -> Iterator[int]:
     for seq in range(base.seq + 1 if base else 1, max(seen.segments, default=0) + 1):
         if seq not in seen.segments:
-            raise _missing(seen, seq, base, upto, damaged)
-        entry = _sound(seen.segments[seq])
+            raise _missing(seen, seq, base, upto, passed_over)
+        entry = sound(seen.segments[seq])
         if upto is not None and entry.version > upto:
             return
         yield seq
 
 
 def _missing(
-    seen: Scan, seq: int, base: Snapshot | None, upto: int | None, damaged: dict[int, StateError]
+    seen: Scan, seq: int, base: Snapshot | None, upto: int | None, passed_over: dict[int, StateError]
 ) -> StateError:
     path = segment_path(seen.path, seq)
-    notes = "".join(f"; {error}" for error in damaged.values())
-    versions = [manifest.version for seq, manifest in seen.sound.items() if seq not in damaged]
+    notes = "".join(f"; {error}" for error in passed_over.values())
+    versions = [manifest.version for seq, manifest in seen.sound.items() if seq not in passed_over]
     if base is None and versions:
         return StateError(
             f"version {upto} of state directory {seen.path} is not retained any more ({path.name} is gone); "
             f"the oldest version that can be read is {min(versions)}{notes}"
         )
     return StateError(f"{path} is missing; restore it from a backup{notes}")
-
-
-def _entry(disk: Disk, path: Path, seq: int) -> Entry:
-    contents = read_contents(disk, segment_path(path, seq))
-    header = contents.header
-    _check_seq(path, seq, header.get("seq"))
-    return Entry(header["version"], header["id"], header["last_id"], contents.size)
-
-
-def _check_seq(path: Path, seq: int, found: object) -> None:
-    if found != seq:
-        raise StateError(f"{segment_path(path, seq)} is damaged: it holds commit {found}; restore it from a backup")
-
-
-def _sound(entry: Entry | StateError) -> Entry:
-    if isinstance(entry, StateError):
-        raise entry
-    return entry

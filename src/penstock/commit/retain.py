@@ -19,7 +19,7 @@ from pathlib import Path
 
 from penstock.commit.disk import Disk
 from penstock.commit.identity import LOG, SNAPSHOTS
-from penstock.commit.recover import numbers, segment_path, snapshot_path
+from penstock.commit.scan import names_in, numbers, segment_path, snapshot_path
 from penstock.commit.snapshot import remove_snapshot
 
 
@@ -45,9 +45,9 @@ def prune(disk: Disk, path: Path, keep: int) -> None:
 
 def remove_unfinished(disk: Disk, path: Path) -> None:
     """What a writer that died was about to make: it was never visible. For the next writer only."""
-    for name in disk.listdir(path / LOG):
+    for name in names_in(disk, path / LOG):
         if name.endswith(".open"):
             disk.unlink(path / LOG / name)
-    for name in disk.listdir(path / SNAPSHOTS):
+    for name in names_in(disk, path / SNAPSHOTS):
         if name.endswith(".open"):
             remove_snapshot(disk, path / SNAPSHOTS / name)

@@ -1,9 +1,12 @@
 """A small JSON file with its own checksum, for a person to read and a program to trust.
 
-    {"app": "bank", ..., "format": 1, "crc": 2774921813}
+    {"app": "bank", ..., "format": 2, "crc": 2774921813}
 
 The crc is taken over the canonical text of everything else, so a flipped bit changes either the
 text's shape (no JSON), a value (another crc) or nothing that matters (a space).
+
+Format 1 knew neither a directory's own identity nor the chain of its commits (chain.py). It is still read; a Penstock
+that knows no more than format 1 refuses format 2, and so cannot add commits that are not chained.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from typing import Any
 from penstock.commit.disk import Disk
 from penstock.errors import StateError
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, FORMAT)
 
 
 def seal(content: dict[str, Any]) -> bytes:
@@ -32,7 +36,7 @@ def unseal(data: bytes, path: Path) -> dict[str, Any]:
         raise StateError(f"{path} is damaged: not a checksummed JSON object; restore it from a backup") from error
     if crc != _crc(content):
         raise StateError(f"{path} is damaged: its checksum does not hold; restore it from a backup")
-    if content.pop("format", None) != FORMAT:
+    if content.pop("format", None) not in READABLE:
         raise StateError(f"{path} has a format that this Penstock does not know; use the Penstock that wrote it")
     return dict(content)
 

@@ -2,7 +2,8 @@
 
     snapshots/000000000042/          after segment 42
         Account.arrow                one Arrow IPC file a table
-        manifest.json                seq, header, and each file's size and crc32; sealed
+        manifest.json                seq, header, each file's size and crc32; the directory, and the hash of the
+                                     segment that it stands on (chain.py); sealed
 
 Invariants:
 - It is made in 000000000042.TAG.open, synced file by file, manifest last, and then renamed: a directory
@@ -35,6 +36,12 @@ class Snapshot:
     seq: int
     header: dict[str, Any]
     tables: dict[str, pa.Table]
+    directory: str | None = None
+    stands_on: str | None = None  # the hash of segment `seq`
+
+    @property
+    def version(self) -> int:
+        return int(self.header["version"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,8 @@ class Manifest:
     seq: int
     header: dict[str, Any]
     files: dict[str, dict[str, int]]
+    directory: str | None = None
+    stands_on: str | None = None
 
     @property
     def version(self) -> int:
@@ -80,7 +89,8 @@ def read_manifest(disk: Disk, path: Path) -> Manifest:
         content = read_sealed(disk, path / MANIFEST)
     except OSError as error:
         raise StateError(f"{path / MANIFEST} is missing; restore it from a backup") from error
-    manifest = Manifest(content["seq"], content["header"], content["files"])
+    ours = content.get("directory"), content.get("stands_on")
+    manifest = Manifest(content["seq"], content["header"], content["files"], *ours)
     if snapshot_name(manifest.seq) != path.name:
         raise StateError(f"{path / MANIFEST} is damaged: it belongs to snapshot {manifest.seq}")
     for name, file in manifest.files.items():
@@ -93,10 +103,9 @@ def read_manifest(disk: Disk, path: Path) -> Manifest:
     return manifest
 
 
-def read_snapshot(disk: Disk, path: Path) -> Snapshot:
-    manifest = read_manifest(disk, path)
+def read_snapshot(disk: Disk, path: Path, manifest: Manifest) -> Snapshot:
     tables = {name: _read_table(disk, path / f"{name}.arrow", file) for name, file in manifest.files.items()}
-    return Snapshot(manifest.seq, manifest.header, tables)
+    return Snapshot(manifest.seq, manifest.header, tables, manifest.directory, manifest.stands_on)
 
 
 def remove_snapshot(disk: Disk, path: Path) -> None:
@@ -116,16 +125,22 @@ def remove_snapshot(disk: Disk, path: Path) -> None:
 def _fill(disk: Disk, path: Path, snapshot: Snapshot) -> Manifest:
     files: dict[str, dict[str, int]] = {}
     for name, table in snapshot.tables.items():
-        # Account, or held:Transfer: no separator, nothing that climbs out of the directory.
-        assert all(part.isidentifier() for part in name.split(":")), f"table name {name!r} is no file name"
+        check_file_name(name)
         pieces = serialise(table, file=True)
         size, crc = measure(pieces)
         disk.write_new(path / f"{name}.arrow", pieces)
         files[name] = {"size": size, "crc32": crc}
-    content = {"seq": snapshot.seq, "header": snapshot.header, "files": files}
+    ours = {"directory": snapshot.directory, "stands_on": snapshot.stands_on}
+    content = {"seq": snapshot.seq, "header": snapshot.header, "files": files, **ours}
     disk.write_new(path / MANIFEST, [memoryview(seal(content))])
     disk.fsync_dir(path)
-    return Manifest(snapshot.seq, snapshot.header, files)
+    return Manifest(snapshot.seq, snapshot.header, files, **ours)
+
+
+def check_file_name(table: str) -> None:
+    """Account, or held:Transfer: no separator, nothing that climbs out of the directory."""
+    if not all(part.isidentifier() for part in table.split(":")):
+        raise StateError(f"table {table!r} cannot be kept in a file of that name; name it as Python names a variable")
 
 
 def _read_table(disk: Disk, path: Path, file: dict[str, int]) -> pa.Table:

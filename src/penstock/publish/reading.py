@@ -10,8 +10,9 @@
     version     0     1       2       2     3                2 to 2 is what lies after commit 2, up to commit 4.
 
 Invariants:
-- Nothing is locked, written or cached: a writer may commit and prune meanwhile. A commit's file never changes, so
-  one that is read twice says the same twice; one that is pruned is a StateError that says to retain more.
+- Nothing is locked, written or cached: a writer may commit and prune meanwhile. Each answer is made from one list of
+  files, which are open before the first is read, so that pruning cannot change it half-way. A commit that was pruned
+  before that is a StateError that says to retain more; one that was lost is one that names its file.
 - The feed of a Position to another is whole, or an error: never a part of it.
 - Transactions are never run here. A batch that was logged as its input (log="input") holds no changes.
 """
@@ -21,24 +22,27 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.commit import Disk, Segment
-from penstock.commit.identity import LOG, read_identity
-from penstock.commit.log import read_header
-from penstock.commit.recover import look, numbers, read_commit, recover, segment_path
+from penstock.commit.identity import read_identity
+from penstock.commit.recover import HELD_FILES, Recovery, look, open_segments, read_in_turn, recover
+from penstock.commit.scan import Scan, entry_of, newest_at_first_look, origin_of
 from penstock.declare.model import Column, TableDef
 from penstock.declare.types import Type
 from penstock.errors import InputError, StateError
 from penstock.publish.files import plain
 from penstock.publish.kept import from_log
+from penstock.publish.view import View
+
+T = TypeVar("T")
 
 # Key columns, and the values of which a wanted record has one.
 Where = Mapping[str, Sequence[Any]]
@@ -72,9 +76,9 @@ class Directory:
     # -- where it stands --------------------------------------------------------------------
 
     def newest(self) -> Position:
-        """The last commit: one listing and one small read."""
-        commits = numbers(self._disk, self.path / LOG, ".seg")
-        return Position(self._version_of(commits[-1]), commits[-1]) if commits else Position(0, 0)
+        """The last commit."""
+        found = newest_at_first_look(self._disk, self.path)
+        return self._look(_newest) if found is None else Position(found[1].version, found[0])
 
     @property
     def version(self) -> int:
@@ -84,13 +88,13 @@ class Directory:
     @property
     def oldest(self) -> int:
         """The oldest version whose tables can be read."""
-        return look(self._disk, self.path, lambda found: found.oldest)
+        return self._look(lambda found: found.oldest)
 
     def readable(self, version: int | None) -> int:
         """The version, the newest for None, if its tables can be read."""
         if version is None:
             return self.version
-        oldest, newest = look(self._disk, self.path, lambda found: (found.oldest, found.newest[1].version))
+        oldest, newest = self._look(lambda found: (found.oldest, found.newest[1].version))
         if not 0 <= version <= newest:
             raise StateError(f"state directory {self.path} has no version {version}: its newest is {newest}")
         if version < oldest:
@@ -99,8 +103,7 @@ class Directory:
 
     def require_after(self, position: Position) -> None:
         """What follows a Position must be there, unless nothing does: what is pruned goes oldest first."""
-        commits = numbers(self._disk, self.path / LOG, ".seg")
-        if commits and position.commit < commits[-1] and position.commit + 1 not in commits:
+        if position.commit < self._look(_newest).commit and position.commit + 1 < self._look(lambda found: found.first):
             raise self._not_retained(f"what follows version {position.version} of state directory {self.path}")
 
     def span(self, start: int | None = None, end: int | None = None) -> tuple[Position, Position]:
@@ -109,9 +112,12 @@ class Directory:
         Without a start it begins with the oldest version that is retained whole. A start one above the newest version
         is the feed of what comes next.
         """
-        newest = self.newest()
-        first = self._first_retained(newest.commit)
-        oldest = self._oldest_fed(first)
+        return self._look(lambda found: self._span(found, start, end))
+
+    def _span(self, found: Scan, start: int | None, end: int | None) -> tuple[Position, Position]:
+        newest, first = _newest(found), found.first
+        commits = range(first, newest.commit + 1)
+        oldest = _oldest_fed(found, first)
         start, end = oldest if start is None else start, newest.version if end is None else end
         for version, highest in ((start, newest.version + 1), (end, newest.version)):
             if not 0 <= version <= highest:
@@ -124,9 +130,9 @@ class Directory:
             raise self._not_retained(
                 f"version {start} of the feed of state directory {self.path}, whose oldest is {oldest},"
             )
-        commit = first - 1 + bisect_left(range(first, newest.commit + 1), start, key=self._version_of)
-        after = Position(max(start - 1, 0), commit)
-        return after, self.upto(end, after, newest)
+        versions = [found.entry(commit).version for commit in commits]
+        after = Position(max(start - 1, 0), first - 1 + bisect_left(versions, start))
+        return after, Position(end, first - 1 + bisect_right(versions, end))
 
     def upto(self, version: int, after: Position, newest: Position) -> Position:
         """The last commit of a version, between two Positions."""
@@ -135,6 +141,9 @@ class Directory:
         later = range(after.commit + 1, newest.commit + 1)
         commit = after.commit + bisect_right(later, version, key=self._version_of)
         return Position(version, commit)
+
+    def _look(self, use: Callable[[Scan], T]) -> T:
+        return look(self._disk, self.path, use)
 
     # -- tables -----------------------------------------------------------------------------
 
@@ -148,20 +157,46 @@ class Directory:
     def table(self, name: str, version: int | None = None, where: Where | None = None) -> pa.Table:
         """A table as of a version, the newest unless told; only records whose key is as `where` says."""
         table = self.definition(name)
-        others = [other for other in self.tables if other != name]
-        skip = {"outcomes", *(f"{part}:{other}" for other in others for part in ("written", "deleted", "load"))}
+        return self._rebuilt(self._recover(version, [name]), [table], where)[name]
+
+    def view(self, version: int | None = None) -> View:
+        """All tables as of one version, the newest unless told."""
+        recovery = self._recover(version, self.tables)
+        found = recovery.scan.newest[1].version if version is None else version
+        return View(found, self._rebuilt(recovery, list(self.tables.values()), None))
+
+    def history(self, name: str, where: Where) -> pa.Table:
+        """Every retained change of the records whose key is as `where` says, behind what was there before them."""
+        table, schema = self.definition(name), self.changes_schema(name)
+        recovery = recover(self._disk, self.path, None, oldest=True, skip=self._parts_besides([name]))
+        found = [schema.empty_table()]
+        if recovery.snapshot is not None:
+            found.append(_feed(_matching(recovery.snapshot.tables[name], where), recovery.base_version, "kept", schema))
+        for segment in recovery.segments:
+            found += self._feed_of(segment, table, where, schema)
+        return pa.concat_tables(found)
+
+    def _recover(self, version: int | None, names: Collection[str]) -> Recovery:
         try:
-            recovery = recover(self._disk, self.path, version, skip=skip)
+            return recover(self._disk, self.path, version, skip=self._parts_besides(names))
         except StateError:
             self.readable(version)  # Says it better, if it was pruned.
             raise
-        base = table.arrow().empty_table() if recovery.snapshot is None else recovery.snapshot.tables[name]
-        pieces, gone = [_matching(base, where)], [False]
+
+    def _parts_besides(self, names: Collection[str]) -> set[str]:
+        others = [name for name in self.tables if name not in names]
+        return {"outcomes", *(f"{part}:{other}" for other in others for part in ("written", "deleted", "load"))}
+
+    def _rebuilt(self, recovery: Recovery, tables: list[TableDef], where: Where | None) -> dict[str, pa.Table]:
+        base = recovery.snapshot.tables if recovery.snapshot else {t.name: t.arrow().empty_table() for t in tables}
+        pieces = {table.name: [_matching(base[table.name], where)] for table in tables}
+        gone = {table.name: [False] for table in tables}
         for segment in recovery.segments:
-            for change, rows in self._changes(segment, table, "its tables cannot be read without the app"):
-                pieces.append(_matching(rows, where))
-                gone.append(change == "deleted")
-        return _last_written(table, pieces, gone)
+            for table in tables:
+                for change, rows in self._changes(segment, table, "its tables cannot be read without the app"):
+                    pieces[table.name].append(_matching(rows, where))
+                    gone[table.name].append(change == "deleted")
+        return {table.name: _last_written(table, pieces[table.name], gone[table.name]) for table in tables}
 
     # -- the feed ---------------------------------------------------------------------------
 
@@ -189,12 +224,11 @@ class Directory:
         """The changes of the commits after one, up to another; one table a kind of change."""
         table, schema = self.definition(name), self.changes_schema(name)
         for segment in self._commits(after, upto, [f"{part}:{name}" for part in ("written", "deleted", "load")]):
-            for change, rows in self._changes(segment, table, 'it has no feed of changes; open it with log="changes"'):
-                rows = _matching(rows, where)
-                feed = pa.table({"version": _full(rows, segment.header["version"]), "change": _full(rows, change)})
-                for column in rows.column_names:
-                    feed = feed.append_column(column, rows.column(column))
-                yield conform(feed, schema)
+            yield from self._feed_of(segment, table, where, schema)
+
+    def _feed_of(self, segment: Segment, table: TableDef, where: Where | None, schema: pa.Schema) -> Iterator[pa.Table]:
+        for change, rows in self._changes(segment, table, 'it has no feed of changes; open it with log="changes"'):
+            yield _feed(_matching(rows, where), segment.header["version"], change, schema)
 
     def outcomes(self, start: int | None = None, end: int | None = None) -> pa.Table:
         """The outcomes of these versions, texts as plain strings."""
@@ -205,11 +239,11 @@ class Directory:
 
     def outcomes_schema(self) -> pa.Schema:
         """As the newest batch that is retained has them: the app may have come to return other fields since."""
-        newest = self.newest().commit
-        for commit in range(newest, self._first_retained(newest) - 1, -1):
-            found = self._commit(commit, ["outcomes"]).parts.get("outcomes")
-            if found is not None:
-                return plain(from_log(found.slice(0, 0), 0)).schema
+        first, newest = self._look(lambda found: (found.first, found.newest[0]))
+        for commit in range(newest, first - 1, -1):
+            for segment in self._commits(commit - 1, commit, ["outcomes"]):
+                if "outcomes" in segment.parts:
+                    return plain(from_log(segment.parts["outcomes"].slice(0, 0), 0)).schema
         raise StateError(
             f"state directory {self.path} has no outcomes yet, so their columns are not known; run a batch first"
         )
@@ -250,27 +284,28 @@ class Directory:
                 yield change, rows
 
     def _commits(self, after: int, upto: int, only: Collection[str]) -> Iterator[Segment]:
-        return (self._commit(commit, only) for commit in range(after + 1, upto + 1))
-
-    def _commit(self, commit: int, only: Collection[str]) -> Segment:
-        try:
-            return read_commit(self._disk, self.path, commit, only)
-        except StateError as error:
-            raise self._explained(error, commit) from error
+        """The segments after one, up to another: many are opened at a time, as no more may be open."""
+        before: str | None = None
+        for start in range(after + 1, upto + 1, HELD_FILES):
+            seqs = range(start, min(start + HELD_FILES, upto + 1))
+            try:
+                files = open_segments(self._disk, self.path, seqs, before)
+            except StateError as error:
+                raise self._explained(error, start) from error
+            before = files[-1].contents.hash
+            yield from read_in_turn(files, only)
 
     def _version_of(self, commit: int) -> int:
-        return int(self._header(commit)["version"])
-
-    def _header(self, commit: int) -> dict[str, Any]:
         try:
-            return read_header(self._disk, segment_path(self.path, commit))
+            return entry_of(self._disk, self.path, commit, origin_of(self._disk, self.path)).version
         except StateError as error:
             raise self._explained(error, commit) from error
 
     def _explained(self, error: StateError, commit: int) -> StateError:
-        """A file that was there and is not any more has been pruned."""
+        """A file that was there and is not any more has been pruned, or is lost."""
         if not isinstance(error.__cause__, FileNotFoundError):
             return error
+        self._look(lambda found: found.first)  # Raises if it is lost.
         return self._not_retained(f"commit {commit} of state directory {self.path}")
 
     def _not_retained(self, what: str) -> StateError:
@@ -279,21 +314,20 @@ class Directory:
             "or start behind it"
         )
 
-    def _first_retained(self, newest: int) -> int:
-        """The oldest commit from which on there is no gap: a pruning that was cut short may leave some below."""
-        there = set(numbers(self._disk, self.path / LOG, ".seg"))
-        first = newest + 1
-        while first - 1 in there:
-            first -= 1
-        return first if newest else 1
 
-    def _oldest_fed(self, first: int) -> int:
-        """The oldest version of which all commits are there."""
-        if first == 1:
-            return 0
-        header = self._header(first)
-        # A load that comes first follows the batch of its version, which is gone.
-        return int(header["version"]) + (header["kind"] == "load")
+def _newest(found: Scan) -> Position:
+    commit, entry = found.newest
+    return Position(entry.version, commit)
+
+
+def _oldest_fed(found: Scan, first: int) -> int:
+    """The oldest version of which all commits are there."""
+    if first == 1:
+        return 0
+    if first > found.newest[0]:
+        return found.newest[1].version + 1
+    # A load that comes first follows the batch of its version, which is gone.
+    return found.entry(first).version + (found.entry(first).kind == "load")
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -333,6 +367,13 @@ def _last_written(table: TableDef, pieces: list[pa.Table], gone: list[bool]) -> 
     kept[last] = True
     kept &= ~np.repeat(np.array(gone), [piece.num_rows for piece in pieces])
     return rows.filter(pa.array(kept)).cast(table.arrow())
+
+
+def _feed(rows: pa.Table, version: int, change: str, schema: pa.Schema) -> pa.Table:
+    feed = pa.table({"version": _full(rows, version), "change": _full(rows, change)})
+    for column in rows.column_names:
+        feed = feed.append_column(column, rows.column(column))
+    return conform(feed, schema)
 
 
 def _full(rows: pa.Table, value: Any) -> pa.Array:

@@ -126,12 +126,13 @@ def history(journal: Journal, replay: Replay, table: TableDef, key: pa.Table) ->
     state = replay.tables[table.name]
     rows: list[dict[str, Any]] = []
     last: dict[str, Any] | None = None
-    for segment in replay.steps(journal.recover(oldest=True, skip=("outcomes",))):
+    recovery = journal.recover(oldest=True, skip=("outcomes",))
+    for segment in replay.steps(recovery):
         strings = replay.tables.strings  # another one after it was made anew
         row = state.rows_of(state.keys_of(key, strings))
         there = state.arrow(row, strings).to_pylist()[0] if row[0] >= 0 else None
         if segment is None:
-            change, version = "kept", journal.oldest
+            change, version = "kept", recovery.base_version
         else:
             change = "loaded" if segment.header["kind"] == "load" else "written"
             version = segment.header["version"]

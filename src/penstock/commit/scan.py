@@ -1,0 +1,263 @@
+"""One look at a directory: which segments and snapshots it holds, and whether they are whole and belong together.
+
+    snapshots      42                    84
+    segments       43 44 ... 84          85 86 87
+    head                                       87
+
+Invariants:
+- Pruning removes segments up to a snapshot, after all snapshots before that one: so a gap above the oldest snapshot is
+  a loss, and one below it does not matter. The newest segment that `head` or a snapshot knows of must be there.
+- Segments and snapshots that do not belong together (chain.py) are damaged.
+- `head` is a hint: written after each commit became durable, not synced. It may lag or be lost, so
+  it proves only that a newer segment existed, and which.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.commit.chain import wrong_base, wrong_owner, wrong_place
+from penstock.commit.disk import Disk
+from penstock.commit.identity import LOG, SNAPSHOTS, Origin, read_origin
+from penstock.commit.log import Contents, damaged, read_contents
+from penstock.commit.snapshot import Manifest, read_manifest, snapshot_name
+from penstock.errors import StateError
+
+HEAD = "head"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is kept in memory of each segment."""
+
+    kind: str
+    version: int
+    id: int | None
+    last_id: int | None
+    size: int
+    hash: str
+    previous: str | None
+    directory: str | None
+
+
+NOTHING = Entry("batch", 0, None, None, 0, "", None, None)  # before the first commit
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest segment that the hint knows of: 0 where it is lost or torn."""
+
+    seq: int = 0
+    hash: str | None = None  # an older Penstock did not write it
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One look at a directory: every segment's header and every snapshot's manifest, or what is wrong with it."""
+
+    path: Path
+    origin: Origin
+    head: Head
+    segments: dict[int, Entry | StateError]
+    snapshots: dict[int, Manifest | StateError]
+
+    @property
+    def newest(self) -> tuple[int, Entry]:
+        """The newest commit, by number; raises if it is damaged or known to be missing."""
+        seq = max(self.segments, default=0)
+        known = max(self.head.seq, *self.sound, 0)
+        if known > seq:
+            raise lost(self.path, known)
+        return seq, sound(self.segments[seq]) if seq else NOTHING
+
+    @property
+    def sound(self) -> dict[int, Manifest]:
+        return {seq: found for seq, found in self.snapshots.items() if isinstance(found, Manifest)}
+
+    @property
+    def oldest(self) -> int:
+        """The oldest version that can be read: 0 as long as no segment was pruned."""
+        first = min(self.sound, default=0)
+        whole = all(seq in self.segments for seq in range(1, first + 1))
+        return 0 if whole else self.sound[first].version
+
+    @property
+    def first(self) -> int:
+        """The oldest commit from which on all are there, and sound; raises where one was lost."""
+        newest, _ = self.newest
+        first = first_retained(self.path, self.segments, self.snapshots, newest)
+        for seq in range(first, newest + 1):
+            sound(self.segments[seq])
+        return first
+
+    def entry(self, seq: int) -> Entry:
+        return sound(self.segments[seq])
+
+    @property
+    def seen(self) -> tuple[object, ...]:
+        """What a second look is compared by."""
+        return tuple(sorted(self.segments)), tuple(sorted(self.snapshots)), self.head, self.origin
+
+
+def segment_path(path: Path, seq: int) -> Path:
+    return path / LOG / f"{seq:012d}.seg"
+
+
+def snapshot_path(path: Path, seq: int) -> Path:
+    return path / SNAPSHOTS / snapshot_name(seq)
+
+
+def scan(disk: Disk, path: Path) -> Scan:
+    # In this order, what a writer adds meanwhile only makes the log longer than the rest knows of, and an identity that
+    # a directory has only just been given is known before the commits that carry it.
+    head = read_head(disk, path)
+    snapshots = numbers(disk, path / SNAPSHOTS)
+    segments = numbers(disk, path / LOG, ".seg")
+    found = Scan(path, origin_of(disk, path), head, {}, {})
+    for seq in snapshots:
+        try:
+            found.snapshots[seq] = _manifest(disk, path, seq, found.origin)
+        except StateError as error:
+            found.snapshots[seq] = error
+    for seq in segments:
+        try:
+            found.segments[seq] = entry_of(disk, path, seq, found.origin)
+        except StateError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):  # Else it was pruned since it was listed.
+                found.segments[seq] = error
+    _check_chain(found)
+    return found
+
+
+def newest_at_first_look(disk: Disk, path: Path) -> tuple[int, Entry] | None:
+    """The newest commit by two listings and three small reads, for who asks often; None where anything seems to be
+    wrong, which only a scan can tell."""
+    try:
+        head = read_head(disk, path)
+        known = max(head.seq, *numbers(disk, path / SNAPSHOTS), 0)
+        newest = max(numbers(disk, path / LOG, ".seg"), default=0)
+        entry = entry_of(disk, path, newest, origin_of(disk, path)) if newest else NOTHING
+    except StateError:
+        return None
+    right = known <= newest and (head.seq < newest or head.hash in (None, entry.hash))
+    return (newest, entry) if right else None
+
+
+def _check_chain(found: Scan) -> None:
+    """Puts an error in the place of what does not belong."""
+    entries = {seq: entry for seq, entry in found.segments.items() if isinstance(entry, Entry)}
+    broken: dict[int, StateError] = {}
+    for seq, entry in entries.items():
+        before = entries[seq - 1].hash if seq - 1 in entries else None
+        wrong = wrong_place(segment_path(found.path, seq), seq, entry, before, found.origin)
+        if wrong is not None:
+            broken[seq] = wrong
+    odd = {seq for seq in broken if seq + 1 in broken}  # It follows nothing, and nothing follows it.
+    for seq, error in broken.items():
+        if seq in odd:
+            found.segments[seq] = damaged(segment_path(found.path, seq), f"it is another copy of commit {seq}")
+        elif seq - 1 not in odd:
+            found.segments[seq] = error
+    acknowledged = entries.get(found.head.seq)
+    if acknowledged is not None and found.head.hash not in (None, acknowledged.hash):
+        file = segment_path(found.path, found.head.seq)
+        found.segments[found.head.seq] = damaged(file, "it is not the commit that was acknowledged under this number")
+    for seq, manifest in found.sound.items():
+        wrong = wrong_base(snapshot_path(found.path, seq), manifest, entries.get(seq), entries.get(seq + 1))
+        if wrong is not None:
+            found.snapshots[seq] = wrong
+
+
+def head_bytes(seq: int, hash: str) -> bytes:
+    """As one line: the number, the hash, and a crc32 of both."""
+    text = b"%012d %s" % (seq, hash.encode() or b"-")
+    return b"%s %08x\n" % (text, zlib.crc32(text))
+
+
+def read_head(disk: Disk, path: Path) -> Head:
+    try:
+        data = disk.read(path / HEAD)
+    except FileNotFoundError:
+        return Head()
+    found = re.fullmatch(rb"(\d{12})(?: ([0-9a-f]{32}|-))? [0-9a-f]{8}\n", data)
+    if found is None or data[-9:-1] != b"%08x" % zlib.crc32(data[:-10]):
+        return Head()
+    return Head(int(found[1]), None if found[2] in (None, b"-") else found[2].decode())
+
+
+def origin_of(disk: Disk, path: Path) -> Origin:
+    try:
+        return read_origin(disk, path)
+    except FileNotFoundError as error:
+        raise StateError(f"{path} is not a state directory: it has no penstock.json; name one that has") from error
+
+
+def numbers(disk: Disk, folder: Path, suffix: str = "") -> list[int]:
+    names = names_in(disk, folder)
+    return sorted(int(name[:12]) for name in names if re.fullmatch(r"\d{12}" + re.escape(suffix), name))
+
+
+def names_in(disk: Disk, folder: Path) -> list[str]:
+    try:
+        return disk.listdir(folder)
+    except FileNotFoundError as error:
+        raise StateError(f"{folder} is missing; restore it from a backup") from error
+
+
+def first_retained(path: Path, segments: Collection[int], snapshots: Collection[int], newest: int) -> int:
+    """The oldest commit from which on none is missing, by the numbers that are there; raises where one was lost."""
+    first = min(snapshots, default=0) + 1
+    missing = next((seq for seq in range(first, newest + 1) if seq not in segments), None)
+    if missing is not None:
+        raise lost(path, missing)
+    while first - 1 in segments:
+        first -= 1
+    return first
+
+
+def entry_of(disk: Disk, path: Path, seq: int, origin: Origin) -> Entry:
+    file = segment_path(path, seq)
+    return check_entry(file, seq, read_contents(disk, file), origin)
+
+
+def check_entry(file: Path, seq: int, contents: Contents, origin: Origin) -> Entry:
+    """What a segment says of itself, if it is that commit of this directory."""
+    header = contents.header
+    if header.get("seq") != seq:
+        raise damaged(file, f"it holds commit {header.get('seq')}")
+    wrong = wrong_owner(file, seq, header.get("directory"), origin)
+    if wrong is not None:
+        raise wrong
+    return Entry(
+        header["kind"],
+        header["version"],
+        header["id"],
+        header["last_id"],
+        contents.size,
+        contents.hash,
+        header.get("previous"),
+        header.get("directory"),
+    )
+
+
+def _manifest(disk: Disk, path: Path, seq: int, origin: Origin) -> Manifest:
+    folder = snapshot_path(path, seq)
+    manifest = read_manifest(disk, folder)
+    wrong = wrong_owner(folder, seq, manifest.directory, origin)
+    if wrong is not None:
+        raise wrong
+    return manifest
+
+
+def lost(path: Path, seq: int) -> StateError:
+    return StateError(f"{segment_path(path, seq)} is missing: it was committed; restore it from a backup")
+
+
+def sound(entry: Entry | StateError) -> Entry:
+    if isinstance(entry, StateError):
+        raise entry
+    return entry
