@@ -65,7 +65,9 @@ class SimulatedDisk(Disk):
 
     def overwrite(self, path: Path, data: bytes) -> None:
         with self.step("write", path):
-            self._files.write(self._touched(path), 0, data)
+            file = self._touched(path)
+            assert len(file.data) <= len(data)  # so that nothing has to be cut off
+            self._files.write(file, 0, data)
 
     def fsync(self, fd: int, path: Path) -> None:
         with self._sync_fails(fd), self.step("sync", path):

@@ -139,6 +139,7 @@ class Oracle:
         if left < self.acked:
             self.wrong(f"commit {self.acked} was acknowledged, but only {left} are left after a loss of power")
         del self.commits[left + 1 :]
+        self.floor = min(self.floor, self.newest.version)
 
     def acknowledge(self, handle: Handle, seq: int) -> None:
         handle.acked = max(handle.acked, seq)

@@ -142,10 +142,21 @@ class Session:
     @contextmanager
     def _writing(self, asked: Asked, gone: bool = False) -> Iterator[None]:
         task: Any = self.oracle.machine.scheduler.current
-        task.call = self.handle, asked
+        handle, before = self.handle, self.handle.linked
+        task.call = handle, asked
         try:
             with self._refusing("write", gone):
                 yield
+        except Refused as refused:
+            error: Any = refused.__cause__
+            happened = handle.linked > before
+            self.oracle.check(
+                error.committed is None or error.committed == happened,
+                f"it says committed={error.committed}, but commit {handle.linked} is the newest, was {before}: {error}",
+            )
+            if error.committed:
+                self.oracle.acknowledge(handle, handle.linked)
+            raise
         finally:
             task.call = None
 

@@ -16,18 +16,25 @@ RUNS_MAX = 1500
 def shrink(found: Result, runs_max: int = RUNS_MAX) -> Result:
     """The smallest that was found, with its trace."""
     assert found.wrong is not None
-    best, runs = found, 0
-    improved = True
+    best, runs, improved = found, 0, True
     while improved and runs < runs_max:
         improved = False
-        for given in _smaller(best.choices):
-            runs += 1
-            result = run(found.seed, given)
-            if result.wrong is not None and alike(result, found) and _size(result) < _size(best):
-                best, improved = result, True
-                break
-            if runs >= runs_max:
-                break
+        size = len(best.choices)
+        while size:
+            start = 0
+            while start < len(best.choices) and runs < runs_max:
+                smaller = None
+                for given in _without(best.choices, start, start + size):
+                    runs += 1
+                    result = run(found.seed, given)
+                    if result.wrong is not None and alike(result, found) and _size(result) < _size(best):
+                        smaller = result
+                        break
+                if smaller is None:
+                    start += size
+                else:
+                    best, improved = smaller, True
+            size //= 2
     return run(found.seed, best.choices, tracing=True)
 
 
@@ -44,11 +51,8 @@ def _size(result: Result) -> tuple[int, int, int]:
     return result.counts.operations, len(result.choices), sum(1 for choice in result.choices if choice)
 
 
-def _smaller(choices: list[int]) -> Iterator[list[int]]:
-    size = len(choices)
-    while size:
-        for start in range(0, len(choices), size):
-            yield choices[:start] + choices[start + size :]
-            if any(choices[start : start + size]):
-                yield choices[:start] + [0] * len(choices[start : start + size]) + choices[start + size :]
-        size //= 2
+def _without(choices: list[int], start: int, end: int) -> Iterator[list[int]]:
+    """Left out, or the plainest."""
+    yield choices[:start] + choices[end:]
+    if any(choices[start:end]):
+        yield choices[:start] + [0] * len(choices[start:end]) + choices[end:]
