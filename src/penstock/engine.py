@@ -235,9 +235,11 @@ class Database:
         with self._gate.closing() as was_open:
             if was_open:
                 self._conductor.close()
-                if self._ahead is not None:
-                    self._store.forget(self._ahead.stored)
-                self._store.close(None if self._gate.broken or self._ahead is not None else self._tables)
+                try:
+                    if self._ahead is not None:
+                        self._store.forget(self._ahead.stored)
+                finally:  # the next writer is let in, whatever goes wrong
+                    self._store.close(None if self._gate.broken or self._ahead is not None else self._tables)
 
     def __enter__(self) -> Database:
         return self

@@ -6,10 +6,10 @@ Errors take the same way as on a real disk: an OSError in `step`, which makes a 
 from __future__ import annotations
 
 import errno
+import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,15 @@ from simulation.files import File, Inode
 from simulation.machine import Fault, Machine, error
 from simulation.scheduler import Crashed, Process, SimulatedMutex, SimulatedThread
 
-# No descriptor of the real system has such a number.
-_FIRST = 1 << 30
-
-
 class SimulatedDisk(Disk):
     def __init__(self, machine: Machine, process: Process) -> None:
         self.machine, self.process = machine, process
         self._files = machine.files
         self._open: dict[int, Inode] = {}
-        self._next = count(_FIRST)
+
+    @property
+    def open_files(self) -> int:
+        return len(self._open)
 
     def step(self, what: str, path: Path) -> Any:
         return _Step(self, what, path)
@@ -41,7 +40,7 @@ class SimulatedDisk(Disk):
 
     # -- files ------------------------------------------------------------------------------
 
-    def create(self, path: Path) -> int:
+    def create(self, path: Path, mode: int = 0o600) -> int:
         with self.step("create", path):
             return self._opened(self._files.create(path))
 
@@ -62,6 +61,11 @@ class SimulatedDisk(Disk):
         data = b"".join(buffers)
         with self._cut_short(fd, data), self.step("write", path):
             self._files.write(self._file(fd), 0, data)
+
+    def fill_new(self, path: Path, fill: Callable[[Any], None], mode: int = 0o600) -> None:
+        file = io.BytesIO()
+        fill(file)
+        self.write_new(path, [file.getbuffer()])
 
     def overwrite(self, path: Path, data: bytes) -> None:
         with self.step("write", path):
@@ -97,7 +101,7 @@ class SimulatedDisk(Disk):
             self._files.unlink(path)
             self.machine.removed(path)
 
-    def mkdir(self, path: Path) -> None:
+    def mkdir(self, path: Path, mode: int = 0o700) -> None:
         with self.step("create", path):
             self._files.mkdir(path)
 
@@ -124,6 +128,7 @@ class SimulatedDisk(Disk):
         me = self.process, fd
         if self._files.locks.setdefault(self._file(fd).number, me) != me:
             raise BlockingIOError(errno.EWOULDBLOCK, "another process holds it")
+        self.machine.locked += 1
 
     def unlock_file(self, fd: int) -> None:
         self.machine.scheduler.pause()
@@ -146,7 +151,7 @@ class SimulatedDisk(Disk):
     # -- inside -----------------------------------------------------------------------------
 
     def _opened(self, inode: Inode) -> int:
-        fd = next(self._next)
+        fd = next(self.machine.descriptors)
         self._open[fd] = inode
         return fd
 

@@ -15,12 +15,13 @@ from penstock.execute.native import Kernel
 from penstock.schedule.policy import Conducted, Policy
 from simulation.app import TABLES, app
 from simulation.choices import Choices
+from simulation.driver import Driver
 from simulation.machine import Counts, Machine
 from simulation.oracle import PATH, Oracle
 from simulation.readers import Beside, Elsewhere
 from simulation.scheduler import Process, Wrong
-from simulation.session import Options, Session
-from simulation.writer import Plan, Writer, options
+from simulation.session import Options
+from simulation.writer import Intruder, Plan, Writer, options
 
 
 @dataclass(slots=True)
@@ -101,13 +102,16 @@ class History:
             with_ids=bool(choices.below(2)),
         )
         opened = options(choices)
-        roles = [scheduler.spawn(self.operator, "the writers", partial(self._writers, plan, opened))]
+        kind = choices.of((Writer, Writer, Driver))
+        roles = [scheduler.spawn(self.operator, "the writers", partial(self._writers, kind, plan, opened))]
         for k in range(choices.below(3)):
             roles.append(scheduler.spawn(self.operator, f"the readers {k}", partial(self._readers, k)))
+        if choices.once_in(5):
+            roles.append(scheduler.spawn(self.operator, "the intruders", partial(self._intruders, kind, plan, opened)))
         for role in roles:
             scheduler.wait(role)
         self.machine.calm = True
-        self._in_a_process("last", partial(self._look_at_all, opened))
+        self._in_a_process("last", partial(self._look_at_all, kind, plan, opened))
 
     def _in_a_process(self, name: str, work: Callable[[Process], None]) -> Process:
         """Until it has ended, or died."""
@@ -116,21 +120,31 @@ class History:
         scheduler.wait(scheduler.spawn(process, name, partial(work, process)))
         return process
 
-    def _writers(self, plan: Plan, opened: Options) -> None:
+    def _writers(self, kind: type[Writer], plan: Plan, opened: Options) -> None:
         life = 0
         while plan.batches > 0:
             life += 1
-            self._in_a_process(f"writer {life}", lambda p: Writer(self.oracle, p, opened, plan).work())
+            self._in_a_process(f"writer {life}", lambda p: kind(self.oracle, p, opened, plan).work())
+
+    def _intruders(self, kind: type[Writer], plan: Plan, opened: Options) -> None:
+        """A stream's versions are its own: there nobody else writes."""
+        writing = kind is Writer
+        for life in range(1 + self.choices.below(2)):
+            self.machine.scheduler.sleep(self.choices.between(40, 400))
+            removing = bool(self.choices.below(2))
+            self._in_a_process(
+                f"intruder {life}", lambda p, r=removing: Intruder(self.oracle, p, opened, plan).intrude(r, writing)
+            )
 
     def _readers(self, k: int) -> None:
         for life in range(1 + self.choices.below(3)):
             count = self.choices.between(1, 5)
             self._in_a_process(f"reader {k}.{life}", lambda p, n=count: Elsewhere(self.oracle, p).work(n))
 
-    def _look_at_all(self, opened: Options, process: Process) -> None:
+    def _look_at_all(self, kind: type[Writer], plan: Plan, opened: Options, process: Process) -> None:
         """Nothing goes wrong any more: what is retained must be there."""
-        oracle = self.oracle
-        session = Session(oracle, process, opened)
+        oracle, last = self.oracle, kind(self.oracle, process, opened, plan)
+        session = last.session
         session.open()
         asker, reader = Beside(session), Elsewhere(oracle, process)
         since = oracle.since(session.handle)
@@ -140,7 +154,9 @@ class History:
                 asker.judge_table(name, version, view.tables[name], since)
         for question in (asker.history, asker.stored, self.choices.of(reader.questions())):
             question()
+        last.look_at_all()
         session.close()
+        oracle.check(not session.disk.open_files and not reader.disk.open_files, "files are left open")
 
 
 def run(seed: int, given: Sequence[int] | None = None, *, tracing: bool = False) -> Result:

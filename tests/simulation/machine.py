@@ -18,6 +18,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from simulation.choices import Choices
@@ -84,6 +85,8 @@ class Machine:
         self.weather = Weather.choose(choices)
         self.counts = Counts()
         self.processes: list[Process] = []
+        self.descriptors = count(1 << 30)  # as no real one is
+        self.locked = 0  # how often somebody got a lock
         self.trace: list[str] | None = [] if tracing else None
         self.calm = False  # nothing goes wrong any more
         # Who wants to know of it: of a new name, of a name that is gone, and of what is left after a loss of power.

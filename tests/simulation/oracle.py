@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from simulation.app import Asked, Commit, Row
-from simulation.files import Folder
+from simulation.files import File, Folder
 from simulation.machine import Machine
 from simulation.scheduler import Process, Wrong
 
 PATH = Path("/data/state")
+OUTCOMES = Path("/data/outcomes")
 
 
 class Handle:
@@ -36,6 +37,7 @@ class Handle:
         self.closed = False
         self.broken = False  # whether it has refused to write
         self.rivals = False  # whether another one was open at the same time: its lock had been removed
+        self.removals = 0  # of locks, before it was opened
 
     @property
     def had_faults(self) -> bool:
@@ -61,7 +63,6 @@ class Oracle:
         self.acked = 0
         self.floor = 0
         self.pruned = 0  # segments removed so far
-        self.locked = 0  # how often somebody began or ended to hold the lock
         self.removals = 0  # of the lock's file, by somebody who ought not
         self.opened = False  # whether any writer has ever opened the directory
         self.snapshots = {0}
@@ -87,7 +88,7 @@ class Oracle:
         task = self.machine.scheduler.current
         assert task is not None
         acked = self.acked if handle is None else handle.acked
-        return Since(acked, self.linked, self.pruned, self.locked, task.faults, self.opened)
+        return Since(acked, self.linked, self.pruned, self.machine.locked, task.faults, self.opened)
 
     def faulted(self, since: Since) -> bool:
         """Whether an operation of this task was made to fail since then."""
@@ -150,9 +151,11 @@ class Oracle:
         self.check(since.linked <= seq <= self.linked, f"opened at commit {seq}, but the newest is {self.linked}")
         self.handles = [other for other in self.handles if not other.closed and not other.process.dead]
         for other in self.handles:
+            self.check(self.removals > 0, f"{handle.process.name} opens what {other.process.name} has open")
             other.rivals = handle.rivals = True
         self.handles.append(handle)
         self.opened = True
+        handle.removals = self.removals
         handle.linked = seq
         self.acknowledge(handle, seq)
 
@@ -174,8 +177,9 @@ class Oracle:
         return range(since.acked, self.linked + 1)
 
     def histories(self, table: str, key: Any, since: Since) -> Iterator[list[Row]]:
+        """With a snapshot that cannot be read, what is behind it is passed over."""
         for base in sorted(self.snapshots):
-            if base <= self.linked and self.commits[base].version <= self.floor:
+            if base <= self.linked and (self.commits[base].version <= self.floor or self.faulted(since)):
                 for end in self.ends(since):
                     if base <= end:
                         yield self._history(table, key, base, end)
@@ -211,6 +215,19 @@ class Oracle:
 
     def _between(self, start: int, end: int | None, last: int) -> list[Commit]:
         return [c for c in self.commits[1 : last + 1] if start <= c.version and (end is None or c.version <= end)]
+
+
+def outcome_files(machine: Machine) -> dict[int, bytes]:
+    """By version, as readers see them."""
+    try:
+        folder = machine.files.folder(OUTCOMES)
+    except FileNotFoundError:
+        return {}
+    return {
+        int(name.removeprefix("version-").removesuffix(".parquet")): file.data
+        for name, file in folder.names.items()
+        if not name.startswith(".") and isinstance(file, File)
+    }
 
 
 def segments(machine: Machine) -> list[int]:

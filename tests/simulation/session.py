@@ -48,7 +48,7 @@ class Session:
     def open(self) -> None:
         oracle, options, handle = self.oracle, self.options, self.handle
         since = oracle.since()
-        rivals = bool(oracle.machine.files.locks)
+        held = bool(oracle.machine.files.locks)
         try:
             db = app.open(
                 PATH,
@@ -59,11 +59,9 @@ class Session:
                 disk=self.disk,
             )
         except StateError as error:
-            caused = rivals or oracle.locked != since.locked or handle.had_faults or oracle.rivals
+            caused = held or oracle.machine.locked != since.locked or handle.had_faults or oracle.rivals
             oracle.check(caused, f"the directory cannot be opened: {error}")
             raise Refused from error
-        finally:
-            oracle.locked += 1
         handle.db = db
         oracle.open(handle, db._store._journal.seq, since)
         oracle.machine.note(f"  opened at commit {handle.acked}")
@@ -107,6 +105,21 @@ class Session:
         oracle.check(given == list(known.outcomes), f"outcomes {given}, not {list(known.outcomes)}")
         return found
 
+    def stored(self, asked: Asked) -> Any:
+        """The outcomes, if the batch is committed."""
+        oracle, handle = self.oracle, self.handle
+        assert asked.id is not None
+        known = oracle.find(asked.id)
+        gone = known is not None and known.version <= oracle.floor
+        with self.refusing("look for a batch", gone):
+            found = self.db.stored(asked.id, asked.source, asked.offsets)
+        if found is None:
+            oracle.check(known is None or known.seq > handle.acked, f"batch {asked.id} is not found")
+        else:
+            right = known is not None and outcomes(found) == list(known.outcomes)
+            oracle.check(right, f"batch {asked.id} is found with outcomes {outcomes(found)}")
+        return found
+
     def load(self, asked: Asked) -> None:
         asked = replace(asked, log=self.options.log)
         assert asked.load is not None
@@ -119,7 +132,7 @@ class Session:
         self.oracle.acknowledge(self.handle, self.handle.linked)
 
     def run_ahead(self, asked: Asked) -> None:
-        with self._refusing("run ahead"):
+        with self.refusing("run ahead"):
             self.db.run_ahead(
                 events(asked.batch),
                 asked.id,
@@ -132,12 +145,10 @@ class Session:
         handle = self.handle
         handle.closed = True
         try:
-            with self._refusing("close"):
+            with self.refusing("close"):
                 self.db.close()
         except Refused:
             pass
-        finally:
-            self.oracle.locked += 1
 
     @contextmanager
     def _writing(self, asked: Asked, gone: bool = False) -> Iterator[None]:
@@ -145,7 +156,7 @@ class Session:
         handle, before = self.handle, self.handle.linked
         task.call = handle, asked
         try:
-            with self._refusing("write", gone):
+            with self.refusing("write", gone):
                 yield
         except Refused as refused:
             error: Any = refused.__cause__
@@ -161,13 +172,14 @@ class Session:
             task.call = None
 
     @contextmanager
-    def _refusing(self, what: str, gone: bool = False) -> Iterator[None]:
+    def refusing(self, what: str, gone: bool = False) -> Iterator[None]:
         """gone: what is asked for again may not be retained any more."""
         handle = self.handle
         try:
             yield
         except StateError as error:
-            caused = handle.had_faults or handle.broken or handle.rivals or self.oracle.rivals
+            fenced = handle.rivals or self.oracle.rivals or self.oracle.removals > handle.removals
+            caused = handle.had_faults or handle.broken or fenced
             caused = caused or gone or (handle.closed and what != "close")
             self.oracle.check(caused, f"cannot {what}, without a cause: {error}")
             self.oracle.machine.note(f"  refused: {error}")

@@ -1,5 +1,6 @@
 """A process that opens the directory and writes: batches with and without an id, loads; it closes, opens again, is
-refused, goes on after an error or starts anew."""
+refused, goes on after an error or starts anew. And another one that opens it meanwhile, or after somebody has removed
+the lock."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass, field
 
 from simulation.app import Asked, Event, Row
 from simulation.choices import Choices
-from simulation.oracle import Oracle
+from simulation.oracle import PATH, Oracle
 from simulation.readers import read_beside
 from simulation.scheduler import Process
 from simulation.session import Options, Refused, Session
@@ -28,8 +29,8 @@ class Plan:
     ts: int = 0
     loads: int = 0
     last: Asked | None = None
-    source: str | None = None
     planned: dict[int, Asked] = field(default_factory=dict)  # a stream's batches, by id
+    plans: int = 0  # made so far
     done: int = -1  # the last batch of the stream that its driver has noted as done
 
     def batch(self) -> tuple[Event, ...]:
@@ -80,8 +81,14 @@ class Writer:
                 continue
             for k in range(self.plan.readers):
                 read_beside(self.session, k)
-            self.write()
+            try:
+                self.write()
+            except Refused:
+                pass
             self.session.close()
+
+    def look_at_all(self) -> None:
+        """At the end, what only this kind of writer leaves."""
 
     def write(self) -> None:
         choices, plan = self.choices, self.plan
@@ -96,10 +103,20 @@ class Writer:
             if choices.once_in(4):
                 self.oracle.machine.scheduler.sleep(choices.between(1, 60))
 
+    def second(self) -> None:
+        """The same process opens the directory once more, and must not get it."""
+        try:
+            Session(self.oracle, self.process, self.options).open()
+        except Refused:
+            return
+        self.oracle.check(self.oracle.removals > 0, "a directory is opened twice")
+
     def act(self) -> None:
         choices, plan, session = self.choices, self.plan, self.session
         how = choices.below(10)
-        if how == 8:
+        if how == 6 and choices.once_in(4):
+            self.second()
+        elif how == 8:
             session.load(plan.load())
         elif how == 9 and plan.last is not None and self.oracle.commits[session.handle.acked].last_id == plan.last.id:
             session.run(plan.last)
@@ -116,3 +133,26 @@ class Writer:
             if id is not None:
                 plan.last = asked
             session.run(asked)
+
+
+class Intruder(Writer):
+    """Opens the directory if it can, writes a little, and goes. `removing` it first takes the lock's file away, so that
+    there are two writers until one of them is fenced."""
+
+    def intrude(self, removing: bool, writing: bool) -> None:
+        oracle = self.oracle
+        if removing and oracle.opened:
+            try:
+                oracle.machine.files.unlink(PATH / "writer.lock")
+            except FileNotFoundError:
+                return
+            oracle.removals += 1
+            oracle.machine.note("removes writer.lock")
+        try:
+            self.session.open()
+            for _ in range(self.choices.below(3) if writing else 0):
+                self.session.run(Asked(self.plan.batch()))
+        except Refused:
+            pass
+        if self.session.handle.db is not None:
+            self.session.close()

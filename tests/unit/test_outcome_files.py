@@ -1,6 +1,7 @@
 """Outcomes on disk: in the log in fewer bytes, in files as any reader takes them."""
 
 import datetime as dt
+import os
 from decimal import Decimal
 from pathlib import Path
 
@@ -73,3 +74,20 @@ def test_a_failure_behind_is_told_to_whoever_waits() -> None:
     for tell in (behind.wait, behind.wait, lambda: behind.put(fail), behind.close):
         with pytest.raises(StateError, match="no room"):
             tell()
+
+
+def test_whoever_the_umask_lets_may_read_a_file_of_outcomes(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        OutcomeFiles(str(tmp_path / "new" / "out")).write(some_outcomes(INTS))
+    finally:
+        os.umask(before)
+    made = tmp_path / "new" / "out"
+    assert made.stat().st_mode & 0o777 == 0o755
+    assert (made / "version-000000000007.parquet").stat().st_mode & 0o777 == 0o644
+
+
+def test_outcomes_that_cannot_be_written_are_told_with_their_place(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(StateError, match="outcomes of version 7 cannot be written to .*/out: Not a directory; the state"):
+        OutcomeFiles(str(tmp_path / "out")).write(some_outcomes(INTS))

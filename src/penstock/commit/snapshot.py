@@ -75,6 +75,8 @@ def write_snapshot(disk: Disk, root: Path, snapshot: Snapshot, tag: str, verify:
         verify()
         remove_snapshot(disk, final)  # Only a damaged one can be in the way.
         disk.rename(making, final)
+    except FileNotFoundError as error:
+        raise StateError(f"fenced: another writer has removed {making}; nothing more is written") from error
     except BaseException:
         with suppress(OSError, StateError):  # The next writer does it otherwise; but a full disk needs it now.
             remove_snapshot(disk, making)
@@ -113,13 +115,14 @@ def remove_snapshot(disk: Disk, path: Path) -> None:
         names = disk.listdir(path)
     except FileNotFoundError:
         return
-    if MANIFEST in names:
-        names.remove(MANIFEST)
-        disk.unlink(path / MANIFEST)
-        disk.fsync_dir(path)
-    for name in names:
-        disk.unlink(path / name)
-    disk.rmdir(path)
+    with suppress(FileNotFoundError):  # A writer that was fenced may be removing it too.
+        if MANIFEST in names:
+            names.remove(MANIFEST)
+            disk.unlink_if_there(path / MANIFEST)
+            disk.fsync_dir(path)
+        for name in names:
+            disk.unlink_if_there(path / name)
+        disk.rmdir(path)
 
 
 def _fill(disk: Disk, path: Path, snapshot: Snapshot) -> Manifest:

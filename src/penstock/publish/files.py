@@ -2,45 +2,50 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.commit.disk import sync_names
+from penstock.commit import Disk
 from penstock.errors import StateError
+
+
+# Whoever the umask lets may read outcomes; the state directory is its owner's alone.
+FILE_MODE, FOLDER_MODE = 0o666, 0o777
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeFiles:
     path: str
+    disk: Disk = field(default_factory=Disk, repr=False, compare=False)
 
     def write(self, outcomes: pa.Table) -> None:
         """Write a batch's outcomes, unless they are there. A file appears whole, under its name, or not at all."""
         if outcomes.num_rows == 0:
             return
         version = outcomes.column("version")[0].as_py()
-        final = Path(self.path) / f"version-{version:012d}.parquet"
-        if final.exists():
-            return
+        disk, final = self.disk, Path(self.path).absolute() / f"version-{version:012d}.parquet"
         making = final.with_name(f".{final.name}.tmp")  # readers pass over names that begin with a dot
         try:
-            final.parent.mkdir(parents=True, exist_ok=True)
-            with open(making, "wb") as file:
-                _write(outcomes, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(making, final)
-            sync_names(final.parent)
-        except OSError as error:
-            with suppress(OSError):
-                making.unlink(missing_ok=True)
+            if disk.exists(final):
+                return
+            disk.ensure_dir(final.parent, FOLDER_MODE)
+            disk.unlink_if_there(making)
+            disk.fill_new(making, partial(_write, outcomes), FILE_MODE)
+            disk.rename(making, final)
+            disk.fsync_dir(final.parent)
+        except (OSError, StateError) as error:
+            with suppress(OSError, StateError):
+                disk.unlink_if_there(making)
+            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
             raise StateError(
-                f"outcomes of version {version} cannot be written to {self.path}: {error.strerror or error}; "
+                f"outcomes of version {version} cannot be written to {self.path}: "
+                f"{cause.strerror if isinstance(cause, OSError) else cause}; "
                 "the state directory's log has them, and they are written when the query is started again"
             ) from error
 
