@@ -8,8 +8,7 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import pyarrow as pa
 from penstock.commit import Disk
 from simulation.files import File, Inode
 from simulation.machine import Fault, Machine, error
-from simulation.scheduler import Crashed, Process, SimulatedMutex, SimulatedThread
+from simulation.scheduler import Process, SimulatedMutex, SimulatedThread
 
 class SimulatedDisk(Disk):
     def __init__(self, machine: Machine, process: Process) -> None:
@@ -40,7 +39,7 @@ class SimulatedDisk(Disk):
 
     # -- files ------------------------------------------------------------------------------
 
-    def create(self, path: Path, mode: int = 0o600) -> int:
+    def create(self, path: Path) -> int:
         with self.step("create", path):
             return self._opened(self._files.create(path))
 
@@ -58,11 +57,16 @@ class SimulatedDisk(Disk):
             del self._files.locks[inode.number]
 
     def write(self, fd: int, buffers: Sequence[memoryview], path: Path) -> None:
-        data = b"".join(buffers)
-        with self._cut_short(fd, data), self.step("write", path):
-            self._files.write(self._file(fd), 0, data)
+        data, file = b"".join(buffers), self._file(fd)
+        try:
+            with self.step("write", path):
+                self._files.write(file, 0, data)
+        except Exception:
+            if not file.data:  # it failed, but may have begun
+                self._files.write(file, 0, data[: self.machine.choices.below(len(data) + 1)])
+            raise
 
-    def fill_new(self, path: Path, fill: Callable[[Any], None], mode: int = 0o600) -> None:
+    def fill_new(self, path: Path, fill: Callable[[Any], None]) -> None:
         file = io.BytesIO()
         fill(file)
         self.write_new(path, [file.getbuffer()])
@@ -74,8 +78,13 @@ class SimulatedDisk(Disk):
             self._files.write(file, 0, data)
 
     def fsync(self, fd: int, path: Path) -> None:
-        with self._sync_fails(fd), self.step("sync", path):
-            self._files.fsync(self._file(fd))
+        file = self._file(fd)
+        try:
+            with self.step("sync", path):
+                self._files.fsync(file)
+        except Exception:
+            self._files.fsync_fails(file)
+            raise
 
     def fstat(self, fd: int) -> os.stat_result:
         return _stat(self._open[fd])
@@ -101,7 +110,7 @@ class SimulatedDisk(Disk):
             self._files.unlink(path)
             self.machine.removed(path)
 
-    def mkdir(self, path: Path, mode: int = 0o700) -> None:
+    def mkdir(self, path: Path) -> None:
         with self.step("create", path):
             self._files.mkdir(path)
 
@@ -162,24 +171,6 @@ class SimulatedDisk(Disk):
 
     def _touched(self, path: Path) -> File:
         return self._files.file(path) if path.name in self._files.folder(path.parent).names else self._files.create(path)
-
-    @contextmanager
-    def _cut_short(self, fd: int, data: bytes) -> Iterator[None]:
-        """A write that fails, or dies, may have begun."""
-        try:
-            yield
-        except BaseException as failure:
-            if fd in self._open and not self._file(fd).data and not isinstance(failure, Crashed):
-                self._files.write(self._file(fd), 0, data[: self.machine.choices.below(len(data) + 1)])
-            raise
-
-    @contextmanager
-    def _sync_fails(self, fd: int) -> Iterator[None]:
-        try:
-            yield
-        except Exception:
-            self._files.fsync_fails(self._file(fd))
-            raise
 
 
 class _Step:

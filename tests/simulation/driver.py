@@ -1,6 +1,6 @@
 """A stream's driver: the calls of penstock.spark.batch.MicroBatch, in their order.
 
-    catch_up     after opening: the outcomes of the newest version go to their file, unless they are there
+    catch_up     after opening: what is in the outcomes' directory is durable, and those of the newest version are there
     settle       what runs ahead has run
     stored       is the batch committed already? Then it was sent again
     behind       the outcomes of the batch before are in their file
@@ -81,8 +81,9 @@ class Driver(Writer):
 
     def _catch_up(self) -> None:
         db = self.session.db
-        if db.source is not None:
-            with self.session.refusing("catch up"):
+        with self.session.refusing("catch up"):
+            self._files.settle()
+            if db.source is not None:
                 self._files.write(db.outcomes(db.version))
 
     def _go_on(self, id: int) -> None:

@@ -96,7 +96,7 @@ class History:
         choices, scheduler = self.choices, self.machine.scheduler
         plan = Plan(
             choices,
-            batches=choices.between(2, 9),
+            batches=choices.between(2, 7),
             readers=choices.below(3),
             watermark=choices.of((None, None, 2)),
             with_ids=bool(choices.below(2)),
@@ -137,8 +137,8 @@ class History:
             )
 
     def _readers(self, k: int) -> None:
-        for life in range(1 + self.choices.below(3)):
-            count = self.choices.between(1, 5)
+        for life in range(1 + self.choices.below(2)):
+            count = self.choices.between(1, 4)
             self._in_a_process(f"reader {k}.{life}", lambda p, n=count: Elsewhere(self.oracle, p).work(n))
 
     def _look_at_all(self, kind: type[Writer], plan: Plan, opened: Options, process: Process) -> None:
@@ -148,12 +148,12 @@ class History:
         session.open()
         asker, reader = Beside(session), Elsewhere(oracle, process)
         since = oracle.since(session.handle)
-        for version in {oracle.floor, self.choices.between(oracle.floor, oracle.newest.version)}:
-            view = session.db.view(version)
-            for name in TABLES:
-                asker.judge_table(name, version, view.tables[name], since)
-        for question in (asker.history, asker.stored, self.choices.of(reader.questions())):
-            question()
+        version = self.choices.between(oracle.floor, oracle.newest.version)
+        view = session.db.view(version)
+        for name in TABLES:
+            asker.judge_table(name, version, view.tables[name], since)
+        for questions in (asker.questions(), reader.questions()):
+            self.choices.of(questions)()
         last.look_at_all()
         session.close()
         oracle.check(not session.disk.open_files and not reader.disk.open_files, "files are left open")

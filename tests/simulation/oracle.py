@@ -38,6 +38,7 @@ class Handle:
         self.broken = False  # whether it has refused to write
         self.rivals = False  # whether another one was open at the same time: its lock had been removed
         self.removals = 0  # of locks, before it was opened
+        self.shaky = False  # whether something went wrong while it was opened: what it could not read it takes for lost
 
     @property
     def had_faults(self) -> bool:
@@ -155,7 +156,7 @@ class Oracle:
             other.rivals = handle.rivals = True
         self.handles.append(handle)
         self.opened = True
-        handle.removals = self.removals
+        handle.removals, handle.shaky = self.removals, handle.had_faults
         handle.linked = seq
         self.acknowledge(handle, seq)
 

@@ -84,7 +84,8 @@ class Beside(Asker):
         return [self.table, self.old_table, self.history, self.stored, self.outcomes]
 
     def useless(self) -> bool:
-        return self.handle.closed or self.handle.broken or self.handle.rivals
+        handle = self.handle
+        return handle.closed or handle.broken or handle.rivals or handle.shaky
 
     def table(self) -> None:
         since, name = self.oracle.since(self.handle), self.choices.of(tuple(TABLES))
@@ -299,5 +300,5 @@ def read_beside(session: Session, k: int) -> None:
     """Begins to read beside a writer."""
     machine = session.oracle.machine
     asker = Beside(session)
-    count = machine.choices.between(1, 6)
+    count = machine.choices.between(1, 4)
     machine.scheduler.spawn(session.process, f"{session.process.name} reader {k}", lambda: asker.work(count))

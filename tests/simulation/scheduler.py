@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 from simulation.choices import Choices
@@ -74,7 +75,7 @@ class Scheduler:
     def spawn(self, process: Process, name: str, work: Callable[[], None]) -> Task:
         task = Task(name, process, work, self.choices.below(1000) if self._by_priority else 0)
         self._tasks.append(task)
-        threading.Thread(target=self._live, args=(task,), name=name, daemon=True).start()
+        _in_a_thread(partial(self._live, task))
         return task
 
     def run(self) -> None:
@@ -132,7 +133,8 @@ class Scheduler:
         self.steps += 1
         if self.steps > STEPS_MAX:
             self.wrong(Wrong(f"{self.steps} steps, and no end: {self._who()}"))
-        self._switch(me)
+        if self._run_length == 1 or self._dead or self.choices.once_in(self._run_length):
+            self._switch(me)
 
     def sleep(self, ticks: int) -> None:
         me = self._must_live()
@@ -202,8 +204,6 @@ class Scheduler:
             return ready[0]
         if self._by_priority:
             return self._highest(ready, me)
-        if me is not None and me.ready and self._run_length > 1 and not self.choices.once_in(self._run_length):
-            return me
         if me is not None and me.ready:  # so that 0 is to go on
             ready.remove(me)
             ready.insert(0, me)
@@ -233,6 +233,31 @@ class Scheduler:
     def wrong(self, error: BaseException) -> NoReturn:
         self.fail(error)
         raise Crashed
+
+
+class _Thread:
+    """Does one piece of work after the other: a history has many short tasks, and to start a thread takes as long as
+    several operations."""
+
+    idle: list[_Thread] = []
+
+    def __init__(self) -> None:
+        self.given = threading.Lock()
+        self.given.acquire()
+        self.work: Callable[[], None] = lambda: None
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            self.given.acquire()
+            self.work()
+            self.idle.append(self)
+
+
+def _in_a_thread(work: Callable[[], None]) -> None:
+    thread = _Thread.idle.pop() if _Thread.idle else _Thread()
+    thread.work = work
+    thread.given.release()
 
 
 class SimulatedMutex:

@@ -4,6 +4,7 @@ the lock."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from simulation.app import Asked, Event, Row
@@ -81,10 +82,8 @@ class Writer:
                 continue
             for k in range(self.plan.readers):
                 read_beside(self.session, k)
-            try:
+            with suppress(Refused):
                 self.write()
-            except Refused:
-                pass
             self.session.close()
 
     def look_at_all(self) -> None:
@@ -105,11 +104,12 @@ class Writer:
 
     def second(self) -> None:
         """The same process opens the directory once more, and must not get it."""
-        try:
-            Session(self.oracle, self.process, self.options).open()
-        except Refused:
-            return
-        self.oracle.check(self.oracle.removals > 0, "a directory is opened twice")
+        session = Session(self.oracle, self.process, self.options)
+        with suppress(Refused):
+            session.open()
+        if session.db is not None:
+            self.oracle.check(self.oracle.removals > 0, "a directory is opened twice")
+            session.close()
 
     def act(self) -> None:
         choices, plan, session = self.choices, self.plan, self.session
@@ -148,11 +148,9 @@ class Intruder(Writer):
                 return
             oracle.removals += 1
             oracle.machine.note("removes writer.lock")
-        try:
+        with suppress(Refused):
             self.session.open()
             for _ in range(self.choices.below(3) if writing else 0):
                 self.session.run(Asked(self.plan.batch()))
-        except Refused:
-            pass
-        if self.session.handle.db is not None:
+        if self.session.db is not None:
             self.session.close()

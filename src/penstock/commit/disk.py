@@ -13,7 +13,7 @@ process before or after the k-th, or to raise ENOSPC there.
     mutex, thread                      between threads of this process
 
 Invariants:
-- Files are made 0600 and directories 0700, unless the caller says otherwise.
+- Files are made 0600 and directories 0700; outcomes, which others read, are the exception.
 - What a full, failing, read-only or forbidden disk says becomes a StateError with the path, what
   happened and what to do. A file that is absent, or in the way, stays an OSError: the caller knows
   what that means.
@@ -67,6 +67,8 @@ class Mutex(Protocol):
 
 
 class Disk:
+    file_mode, folder_mode = 0o600, 0o700
+
     @contextmanager
     def step(self, what: str, path: Path) -> Iterator[None]:
         try:
@@ -77,9 +79,9 @@ class Disk:
                 raise
             raise StateError(f"cannot {what} {path}: {os.strerror(error.errno or 0).lower()}; {remedy}") from error
 
-    def create(self, path: Path, mode: int = 0o600) -> int:
+    def create(self, path: Path) -> int:
         with self.step("create", path):
-            return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, mode)
+            return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, self.file_mode)
 
     def touch(self, path: Path) -> int:
         """Opens the file for writing, and makes it where there is none."""
@@ -142,9 +144,9 @@ class Disk:
         with self.step("remove", path):
             os.unlink(path)
 
-    def mkdir(self, path: Path, mode: int = 0o700) -> None:
+    def mkdir(self, path: Path) -> None:
         with self.step("create", path):
-            os.mkdir(path, mode)
+            os.mkdir(path, self.folder_mode)
 
     def rmdir(self, path: Path) -> None:
         with self.step("remove", path):
@@ -203,9 +205,9 @@ class Disk:
         finally:
             self.close(fd)
 
-    def fill_new(self, path: Path, fill: Callable[[Any], None], mode: int = 0o600) -> None:
+    def fill_new(self, path: Path, fill: Callable[[Any], None]) -> None:
         """The same for bytes that come one after the other: `fill` gets a file to write them to."""
-        fd = self.create(path, mode)
+        fd = self.create(path)
         try:
             with self.step("write", path), os.fdopen(fd, "wb", closefd=False) as file:
                 fill(file)
@@ -225,16 +227,16 @@ class Disk:
         with suppress(FileNotFoundError):
             self.unlink(path)
 
-    def ensure_dir(self, path: Path, mode: int = 0o700) -> None:
+    def ensure_dir(self, path: Path) -> None:
         """Makes the directory and its parents where there are none; their names are durable on return."""
         try:
-            self.mkdir(path, mode)
+            self.mkdir(path)
         except FileExistsError:
             self.listdir(path)  # A file of that name is refused here, as what it is.
             return
         except FileNotFoundError:
-            self.ensure_dir(path.parent, mode)
-            return self.ensure_dir(path, mode)
+            self.ensure_dir(path.parent)
+            return self.ensure_dir(path)
         self.fsync_dir(path.parent)
 
 

@@ -179,7 +179,8 @@ class Journal:
                 lock.verify()
                 self._link(prepared)
             except BaseException:
-                self.forget(prepared)
+                with suppress(StateError):  # What went wrong first says whether it may have happened.
+                    self.forget(prepared)
                 raise
             with committing(entry.version, None, entry.kind):
                 self.forget(prepared)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,14 +16,25 @@ from penstock.commit import Disk
 from penstock.errors import StateError
 
 
-# Whoever the umask lets may read outcomes; the state directory is its owner's alone.
-FILE_MODE, FOLDER_MODE = 0o666, 0o777
+class Shared(Disk):
+    """Whoever the umask lets may read outcomes; the state directory is its owner's alone."""
+
+    file_mode, folder_mode = 0o666, 0o777
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeFiles:
     path: str
-    disk: Disk = field(default_factory=Disk, repr=False, compare=False)
+    disk: Disk = field(default_factory=Shared, repr=False, compare=False)
+
+    def settle(self) -> None:
+        """Before the first file: the directory is there, and what is in it is durable. Whoever wrote last may not have
+        lived to see to it, and a file that is there is not written again."""
+        folder = Path(self.path).absolute()
+        with self._telling("outcomes"):
+            self.disk.ensure_dir(folder)
+            self.disk.fsync_dir(folder.parent)
+            self.disk.fsync_dir(folder)
 
     def write(self, outcomes: pa.Table) -> None:
         """Write a batch's outcomes, unless they are there. A file appears whole, under its name, or not at all."""
@@ -31,21 +43,29 @@ class OutcomeFiles:
         version = outcomes.column("version")[0].as_py()
         disk, final = self.disk, Path(self.path).absolute() / f"version-{version:012d}.parquet"
         making = final.with_name(f".{final.name}.tmp")  # readers pass over names that begin with a dot
-        try:
+        with self._telling(f"outcomes of version {version}"):
             if disk.exists(final):
                 return
-            disk.ensure_dir(final.parent, FOLDER_MODE)
-            disk.unlink_if_there(making)
-            disk.fill_new(making, partial(_write, outcomes), FILE_MODE)
-            disk.rename(making, final)
-            disk.fsync_dir(final.parent)
-        except (OSError, StateError) as error:
-            with suppress(OSError, StateError):
+            if not disk.exists(final.parent):
+                disk.ensure_dir(final.parent)
+            try:
                 disk.unlink_if_there(making)
-            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+                disk.fill_new(making, partial(_write, outcomes))
+                disk.rename(making, final)
+            except BaseException:
+                with suppress(OSError, StateError):
+                    disk.unlink_if_there(making)
+                raise
+            disk.fsync_dir(final.parent)
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, StateError) as error:
+            cause = error if isinstance(error, OSError) else error.__cause__
             raise StateError(
-                f"outcomes of version {version} cannot be written to {self.path}: "
-                f"{cause.strerror if isinstance(cause, OSError) else cause}; "
+                f"{what} cannot be written to {self.path}: {getattr(cause, 'strerror', None) or error}; "
                 "the state directory's log has them, and they are written when the query is started again"
             ) from error
 

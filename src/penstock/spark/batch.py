@@ -110,8 +110,10 @@ class MicroBatch:
         if engine.caught_up:
             return
         database = engine.database
-        if database.source is not None and isinstance(self.outcomes, OutcomeFiles):
-            self.outcomes.write(database.outcomes(database.version))
+        if isinstance(self.outcomes, OutcomeFiles):
+            self.outcomes.settle()
+            if database.source is not None:
+                self.outcomes.write(database.outcomes(database.version))
         self.hand_on_drain(engine, spark)
         engine.caught_up = True
 
