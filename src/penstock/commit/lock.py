@@ -65,6 +65,12 @@ class WriterLock:
             lock.epoch = _read(disk, path).get("epoch", 0) + 1
             owner = {"epoch": lock.epoch, "token": lock._token, "pid": lock._pid, "host": socket.gethostname()}
             disk.replace(path / OWNER, seal(owner))
+        except OSError as error:
+            lock.release()
+            raise StateError(
+                f"another writer is opening state directory {path}, and {LOCK} did not keep the two apart: {error}; "
+                "close it, and open the directory again"
+            ) from error
         except BaseException:
             lock.release()
             raise
@@ -155,5 +161,5 @@ def _forget() -> None:
     for lock in list(_held or ()):
         if lock._fd >= 0:
             # Closing a copy of the descriptor leaves the parent's lock in place; unlocking would not.
-            os.close(lock._fd)
+            lock._disk.close(lock._fd)
             lock._fd = -1
