@@ -254,13 +254,12 @@ class Database:
     def close(self) -> None:
         with self._gate.closing() as was_open:
             if was_open:
-                trusted = not self._gate.broken and self._ahead is None
                 try:
                     self._conductor.close()
                     if self._ahead is not None:
                         self._store.forget(self._ahead.stored)
                 finally:
-                    self._store.close(self._tables if trusted else None)
+                    self._store.close(None if self._gate.broken or self._ahead is not None else self._tables)
 
     def __enter__(self) -> Database:
         return self

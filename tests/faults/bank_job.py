@@ -131,9 +131,7 @@ def open_db(path: Path, way: str, disk: Disk | None = None, background: bool = F
 
 def calls(db: Any, way: str, stop: int) -> Iterator[Call]:
     """What the job does between opening and closing, from wherever the directory is up to a version."""
-    yield Call("table", lambda: db.table(Account))
-    if db.table(Account).num_rows == 0:
-        yield Call("load", lambda: db.load(Account, ROWS))
+    yield Call("load", lambda: fill(db))
     for version in range(max(1, db.version - 1), db.version + 1):
         yield Call(f"outcomes {version}", lambda v=version: db.outcomes(v), of=version)
         yield Call(f"stored {version - 1}", lambda v=version: db.stored(v - 1), of=version)
@@ -143,6 +141,11 @@ def calls(db: Any, way: str, stop: int) -> Iterator[Call]:
         yield Call(f"run {k}", lambda k=k: run(db, way, k), k + 1)
     if _ahead(way) and stop < BATCHES:
         yield Call(f"run_ahead {stop}", lambda: run_ahead(db, way, stop, stop))
+
+
+def fill(db: Any) -> None:
+    if db.table(Account).num_rows == 0:
+        db.load(Account, ROWS)
 
 
 def run(db: Any, way: str, k: int) -> Any:
@@ -176,8 +179,7 @@ def check(path: Path, way: str, acknowledged: int) -> None:
         found = db.table(Account)
         if db.version or found.num_rows:
             assert_same_tables(found, right.tables[db.version], ["id"])
-        else:
-            db.load(Account, ROWS)
+        fill(db)
         oldest = max(0, db.version - RETAIN)
         for k in range(oldest, BATCHES):
             assert_same_outcomes(db.run(batch(k), id=k, **_when(way, k)), right.outcomes[k])

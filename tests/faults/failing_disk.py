@@ -17,12 +17,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from bank_job import BATCHES, REOPEN_AT, WAYS, Account, Call, calls, check, job, open_db, prefixes, run
 from faulty import CODES, MAY_BE_DONE, OPENING, Failing
 
+from penstock.commit import Disk
 from penstock.errors import StateError
 from penstock.publish.reading import Directory
 from penstock.testing import assert_same_outcomes, assert_same_tables
@@ -75,16 +76,24 @@ def write(folder: Path, fault: Fault) -> None:
     path, disk = folder / "state", Failing()
     fault.set(disk)
     with nothing_left():
-        history = History(path, fault.way, disk, fault.background)
+        history = History(path, fault.way, fault.background, disk, disk)
         history.run()
         assert disk.met or fault.background, "no operation failed"
         check(path, fault.way, history.acknowledged)
     shutil.rmtree(path)
 
 
+class Heals(Protocol):
+    def heal(self) -> None: ...
+
+
 class History:
-    def __init__(self, path: Path, way: str, disk: Failing, background: bool) -> None:
-        self.path, self.way, self.disk, self.background = path, way, disk, background
+    """The job with something that fails once, or until it heals."""
+
+    raised: tuple[type[BaseException], ...] = (StateError,)
+
+    def __init__(self, path: Path, way: str, background: bool, fault: Heals, disk: Disk | None = None) -> None:
+        self.path, self.way, self.background, self.fault, self.disk = path, way, background, fault, disk
         self.acknowledged = 0
 
     def run(self) -> None:
@@ -115,9 +124,9 @@ class History:
     def tried(self, call: Call) -> Any:
         try:
             result = call.make()
-        except StateError as error:
-            self.disk.heal()
-            named(error, self.path)
+        except self.raised as error:
+            self.fault.heal()
+            self.explained(error)
             self.truthful(error, call)
             return FAILED
         self.seen(call, result)
@@ -130,29 +139,35 @@ class History:
         if version is not None:
             assert_same_outcomes(result, prefixes(self.way).outcomes[version - 1])
 
-    def truthful(self, error: StateError, call: Call) -> None:
+    def explained(self, error: BaseException) -> None:
+        named(error, self.path)
+
+    def truthful(self, error: BaseException, call: Call) -> None:
         """What an error says of its batch is what the directory says."""
+        if call.name == "close":
+            return
         try:
             there = Directory(self.path).version
         except StateError:
             assert call.name == "open" and not self.acknowledged
             return
-        said, done = error.version, self.acknowledged
+        committed, said = getattr(error, "committed", False), getattr(error, "version", None)
+        done = self.acknowledged
         right = {
             True: said == call.of if call.of else said is not None and done <= said <= there,
             False: there == done,
             None: said is not None and done <= there <= said,
         }
-        assert right[error.committed], f"{done} were acknowledged, {there} are there, it says {error.committed}, {said}"
+        assert right[committed], f"{done} were acknowledged, {there} are there, it says {committed}, {said}"
 
 
-def named(error: StateError, path: Path) -> None:
+def named(error: BaseException, path: Path) -> None:
     """It says which file, and what to do."""
     text = str(error)
     assert str(path.parent) in text and "; " in text, f"says too little: {text}"
 
 
-def refused(error: StateError) -> None:
+def refused(error: BaseException) -> None:
     assert "open it again" in str(error) or "reopen it" in str(error), f"does not say what to do: {error}"
 
 

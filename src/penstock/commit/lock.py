@@ -37,21 +37,22 @@ TAG = 8  # letters of a token that are enough to tell its files from others
 
 
 class WriterLock:
-    def __init__(self, disk: Disk, path: Path, fd: int) -> None:
+    def __init__(self, disk: Disk, path: Path) -> None:
         self.path = path
         self.epoch = 0
         self._disk = disk
-        self._fd = fd
+        self._fd = -1
         self._token = secrets.token_hex(16)
         self._pid = os.getpid()
 
     @classmethod
     def acquire(cls, disk: Disk, path: Path) -> WriterLock:
-        fd = disk.touch(path / LOCK)
+        lock = cls(disk, path)
+        lock._fd = disk.touch(path / LOCK)
         try:
-            disk.lock_file(fd)
+            disk.lock_file(lock._fd)
         except OSError as error:
-            disk.close(fd)
+            lock.release()
             if not isinstance(error, BlockingIOError):
                 raise StateError(
                     f"cannot lock {path / LOCK}: {error.strerror}; keep the state directory on a file system with flock"
@@ -60,11 +61,11 @@ class WriterLock:
                 f"state directory {path} is open for writing by {_owner(disk, path)}; "
                 "close it or open another directory"
             ) from error
-        lock = cls(disk, path, fd)
         try:
             lock.epoch = _read(disk, path).get("epoch", 0) + 1
             owner = {"epoch": lock.epoch, "token": lock._token, "pid": lock._pid, "host": socket.gethostname()}
             disk.replace(path / OWNER, seal(owner))
+            _forget_in_children(lock)
         except OSError as error:
             lock.release()
             raise StateError(
@@ -74,7 +75,6 @@ class WriterLock:
         except BaseException:
             lock.release()
             raise
-        _forget_in_children(lock)
         return lock
 
     @property
@@ -119,6 +119,9 @@ class WriterLock:
                     self._disk.unlock_file(fd)
             finally:
                 self._disk.close(fd)
+
+    def __del__(self) -> None:
+        self.release()  # Whoever was to keep it may have been interrupted before it did.
 
     def _fenced(self, why: str) -> StateError:
         return StateError(

@@ -17,12 +17,18 @@ class Gate:
     def __init__(self, app: str, disk: Disk | None = None) -> None:
         self._app, disk = app, disk or Disk()
         self._turnstile, self._lock = disk.mutex(), disk.mutex()
-        self._writing, self._whole = _Writing(self), _Whole(self)
+        self._whole = _Whole(self)
         self.closed = False
         self._failure = ""
 
-    def writing(self) -> _Writing:
-        return self._writing
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        # Whoever is interrupted here drops a generator, which lets go of what it holds; an object would not.
+        with self._turnstile:
+            pass
+        with self._lock:
+            self._refuse_unusable()
+            yield
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -42,19 +48,6 @@ class Gate:
         through it counts as failed, since no failure can be relied on to get as far as to say so."""
         return self._whole
 
-    def enter(self) -> None:
-        """As the writer, until `leave`."""
-        with self._turnstile:
-            self._lock.acquire()
-        try:
-            self._refuse_unusable()
-        except BaseException:
-            self._lock.release()
-            raise
-
-    def leave(self) -> None:
-        self._lock.release()
-
     def begins(self) -> None:
         self._failure = "it was interrupted"
 
@@ -66,7 +59,7 @@ class Gate:
 
     @property
     def broken(self) -> bool:
-        return bool(self._failure)
+        return self._failure != ""
 
     def _refuse_unusable(self) -> None:
         if self.closed:
@@ -76,20 +69,6 @@ class Gate:
             raise StateError(
                 f"a batch of app '{self._app}' failed half-way ({self._failure}); close the database and open it again"
             )
-
-
-# Every batch passes these two, and a small one feels what a generator would cost.
-
-
-class _Writing:
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
-
-    def __enter__(self) -> None:
-        self._gate.enter()
-
-    def __exit__(self, *_: object) -> None:
-        self._gate.leave()
 
 
 class _Whole:
