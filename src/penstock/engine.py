@@ -8,8 +8,8 @@
     publish    what became of every event, as an Arrow table                    (publish/outcomes.py)
     commit     changes and outcomes to the log, fsynced: now it has happened    (publish/store.py, commit/)
 
-A batch that fails before `execute` has changed nothing. One that fails after it (a full disk) leaves
-memory ahead of the disk, so the database refuses further work until it is opened again.
+A batch that fails before `execute` has changed nothing. One that fails after it (a full disk, no memory, Ctrl-C) leaves
+memory ahead of the disk, so the database refuses further work until it is opened again: `self._gate.whole()`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from penstock.execute.asked import Asked
 from penstock.execute.intake import Arrived
 from penstock.execute.memory import keep_what_is_freed
 from penstock.execute.native import Kernel
-from penstock.execute.order import order, titles
+from penstock.execute.order import Ordered, order, titles
 from penstock.execute.waiting import ran, release
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.plan.ir import Plan
@@ -43,6 +43,19 @@ from penstock.publish.stream import Stream
 from penstock.publish.view import View
 from penstock.schedule.conduct import Conductor
 from penstock.schedule.policy import Conducted, Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A batch that was taken in: nothing has changed yet."""
+
+    asked: Asked
+    arrived: list[Arrived]
+    late: list[Any] | None
+    stream: Stream
+    ordered: Ordered
+    lanes: dict[str, Any]
+    watch: Stopwatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +115,12 @@ class Database:
                 return stored
             if self._ahead is not None and self._ahead.asked != asked:
                 self._go_back()
-            prepared, self._ahead = self._ahead or self._prepare(batch, policy, asked), None
-            self._commit(prepared)
+            ready, version = self._ahead or self._take(batch, asked), self.version + 1
+            with committing(version, lambda: self._store.version == version):
+                with self._gate.whole():
+                    prepared = ready if isinstance(ready, Prepared) else self._execute(ready, policy)
+                    self._commit(prepared)
+                self._store.snapshot_if_due(self._tables)
         observe.publish(prepared.report)
         return prepared.outcomes
 
@@ -115,7 +132,9 @@ class Database:
         asked = Asked(id, source, offsets, watermark).checked()
         with self._gate.writing():
             if self._store.can_go_back and self._ahead is None:
-                self._ahead = self._prepare(batch, self._policy, asked)
+                taken = self._take(batch, asked)
+                with self._gate.whole():
+                    self._ahead = self._execute(taken, self._policy)
 
     def warm(self) -> None:
         """Compile what the adaptive policy may choose, now and not when it is first worth it."""
@@ -136,8 +155,9 @@ class Database:
                 )
             with self._gate.whole():
                 self._store.load(definition, found)
-                state.put(found, self._tables.strings, self.version)
-                self._view = None
+                with committing(self.version, True, "load"):
+                    state.put(found, self._tables.strings, self.version)
+                    self._view = None
 
     # -- reading ----------------------------------------------------------------------------
 
@@ -234,10 +254,12 @@ class Database:
     def close(self) -> None:
         with self._gate.closing() as was_open:
             if was_open:
-                self._conductor.close()
-                if self._ahead is not None:
-                    self._store.forget(self._ahead.stored)
-                self._store.close(None if self._gate.broken or self._ahead is not None else self._tables)
+                try:
+                    self._conductor.close()
+                    if self._ahead is not None:
+                        self._store.forget(self._ahead.stored)
+                finally:
+                    self._store.close(None if self._gate.broken or self._ahead is not None else self._tables)
 
     def __enter__(self) -> Database:
         return self
@@ -247,8 +269,7 @@ class Database:
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _prepare(self, batch: Any, policy: Policy, asked: Asked) -> Prepared:
-        """A batch run, and on disk; but it has not happened yet."""
+    def _take(self, batch: Any, asked: Asked) -> Taken:
         watch = Stopwatch()
         arrived = intake.events(self.program, batch)
         watch.ends("intake")
@@ -258,34 +279,35 @@ class Database:
         watch.ends("order")
         lanes = self._kernel.encode(self._tables, ordered)
         watch.ends("encode")
-        version = self.version + 1
-        with self._gate.whole():
-            running = self._kernel.begin(self._tables, ordered, lanes, version)
-            conducted = self._conductor.run(running, policy)
-            result = running.result
-            watch.ends("execute")
-            told = self._outcomes.table(ordered, result, self._tables.strings, version)
-            watch.ends("publish")
-            stored = self._store.prepare(self._tables, ran(arrived, late), told.table, stream, asked.id)
-            watch.ends("commit")
-            report = self._report(version, conducted, told, stream, watch)
-            self._tables.end_batch()
-        return Prepared(asked, told.table, stored, report)
+        return Taken(asked, arrived, late, stream, ordered, lanes, watch)
+
+    def _execute(self, taken: Taken, policy: Policy) -> Prepared:
+        """A batch run, and on disk; but it has not happened yet."""
+        version, ordered, watch = self.version + 1, taken.ordered, taken.watch
+        running = self._kernel.begin(self._tables, ordered, taken.lanes, version)
+        conducted = self._conductor.run(running, policy)
+        watch.ends("execute")
+        told = self._outcomes.table(ordered, running.result, self._tables.strings, version)
+        watch.ends("publish")
+        inputs = ran(taken.arrived, taken.late)
+        stored = self._store.prepare(self._tables, inputs, told.table, taken.stream, taken.asked.id)
+        watch.ends("commit")
+        report = self._report(version, conducted, told, taken.stream, watch)
+        self._tables.end_batch()
+        return Prepared(taken.asked, told.table, stored, report)
 
     def _commit(self, prepared: Prepared) -> None:
         begun = time.perf_counter()
-        with self._gate.whole():
-            self._store.commit(prepared.stored)
-        with committing(prepared.report.version, True):
-            self.last_batch, self._version = prepared.report, prepared.report.version
-            prepared.report.seconds["commit"] += time.perf_counter() - begun
-            self._store.snapshot_if_due(self._tables)
+        self._ahead = None
+        self._store.commit(prepared.stored)
+        self.last_batch, self._version = prepared.report, prepared.report.version
+        prepared.report.seconds["commit"] += time.perf_counter() - begun
 
     def _go_back(self) -> None:
         """Memory as of the last batch that has happened: what ran ahead of it is forgotten."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
+        if self._ahead is not None:
             with self._gate.whole():
+                ahead, self._ahead = self._ahead, None
                 self._store.forget(ahead.stored)
                 self._tables, _ = self._store.recover()
 

@@ -186,9 +186,18 @@ def test_a_second_writer_is_kept_away(kept: Path) -> None:
     lines(kept).append(["x"])
 
 
+def test_lines_are_added_behind_those_that_the_caller_knows(kept: Path) -> None:
+    mine, other = lines(kept), lines(kept)
+    known = len(mine.read())
+    assert other.append(["x"], after=known)
+    assert not mine.append(["x"], after=known)
+    assert mine.append(["y"], after=known + 1)
+    assert lines(kept).read() == [*NAMES, "x", "y"]
+
+
 def test_a_list_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "list").symlink_to(tmp_path / "gone")
-    with pytest.raises(StateError, match=r"cannot write .*list: file exists; mend that, and start again"):
+    with pytest.raises(StateError, match=r"cannot write .*list: too many levels of symbolic links; mend that"):
         lines(tmp_path / "list").append(["x"])
 
 

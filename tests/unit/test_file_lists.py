@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.commit import Disk
 from penstock.commit.identity import IDENTITY
 from penstock.commit.lines import ChainedLines
 from penstock.commit.sealed import seal
@@ -60,6 +61,23 @@ def test_a_name_that_is_there_twice_is_damage(path: Path) -> None:
     ChainedLines(FileList(path, "Transfer", None)._disk, path, header).append([*NAMES, NAMES[1]])
     with pytest.raises(StateError, match=r"Transfer.list is damaged in line 7: it names 'part-0001.parquet' once more"):
         file_list(path, "Transfer").names()
+
+
+def test_a_name_that_another_process_adds_meanwhile_is_not_added_again(path: Path) -> None:
+    """A worker of a job that was killed may live for a moment."""
+
+    class Beaten(Disk):
+        def lock_file(self, fd: int) -> None:
+            if self.beaten_by:
+                FileList(path, "Transfer", "9f3c").add(self.beaten_by.pop())
+            super().lock_file(fd)
+
+        def __init__(self) -> None:
+            self.beaten_by = [NAMES[1:3], NAMES[:1]]
+
+    mine = FileList(path, "Transfer", "9f3c", Beaten())
+    mine.add(NAMES)
+    assert mine.names() == file_list(path, "Transfer").names() == NAMES
 
 
 def test_a_list_of_another_event_or_directory_is_refused(path: Path, tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from penstock.errors import StateError
 
 FORMAT = 1
 RESTORE = "restore it from a backup"
+# A worker whose job was killed may live for a moment; who holds the lock does so for one write and one sync.
+LOCK_TRIES, LOCK_PAUSE_S = 100, 0.01
 
 
 class ChainedLines:
@@ -64,25 +67,35 @@ class ChainedLines:
             self._disk.close(fd)
         return self._lines
 
-    def append(self, lines: Sequence[Any]) -> None:
-        """Add lines. Durable on return, as are those before: who wrote them may have died before that was so."""
+    def append(self, lines: Sequence[Any], after: int | None = None) -> bool:
+        """Add lines. Durable on return, as are those before: who wrote them may have died before that was so.
+        after: how many lines the caller knows of; False, and nothing is added, where there are others by now."""
         if self._durable and not lines:
-            return
+            return True
         with self._writing():
-            new = not self._disk.exists(self.path)
-            if new and not lines:
-                return
-            if new:
-                self._disk.ensure_dir(self.path.parent)
-            fd = self._disk.create(self.path) if new else self._disk.touch(self.path)
+            if not lines and not self._disk.exists(self.path):
+                return True
+            fd, new = self._open()
             try:
                 with self._locked(fd):
+                    self._look(fd)
+                    if after is not None and len(self._lines) != after:
+                        return False
                     self._extend(fd, lines)
             finally:
                 self._disk.close(fd)
             if new or not self._durable:
                 self._sync_names()
             self._durable = True
+            return True
+
+    def _open(self) -> tuple[int, bool]:
+        """The file, to be written, and whether it is new."""
+        if not self._disk.exists(self.path):
+            self._disk.ensure_dir(self.path.parent)
+            with suppress(FileExistsError):  # Another process was first.
+                return self._disk.create(self.path), True
+        return self._disk.touch(self.path), False
 
     def create(self, lines: Sequence[Any]) -> None:
         """The whole list at once: it is there with all of them, or not at all."""
@@ -91,7 +104,6 @@ class ChainedLines:
             self._forget()
 
     def _extend(self, fd: int, lines: Sequence[Any]) -> None:
-        self._look(fd)
         if self._disk.size(fd) > self._end:
             self._disk.truncate(fd, self._end, self.path)
         if not self._end:
@@ -119,20 +131,24 @@ class ChainedLines:
 
     @contextmanager
     def _locked(self, fd: int) -> Iterator[None]:
-        try:
-            self._disk.lock_file(fd)
-        except BlockingIOError as error:
-            raise StateError(
-                f"{self.path} is being written by another process; stop that one, and start again"
-            ) from error
-        except OSError:
-            # A file system without locks: only the state directory's own lock keeps a second writer away.
-            yield
-            return
+        locked = self._lock(fd)
         try:
             yield
         finally:
-            self._disk.unlock_file(fd)
+            if locked:
+                self._disk.unlock_file(fd)
+
+    def _lock(self, fd: int) -> bool:
+        """False on a file system without locks: there only the state directory's own keeps a second writer away."""
+        for _ in range(LOCK_TRIES):
+            try:
+                self._disk.lock_file(fd)
+                return True
+            except BlockingIOError:
+                time.sleep(LOCK_PAUSE_S)
+            except OSError:
+                return False
+        raise StateError(f"{self.path} is being written by another process; stop that one, and start again")
 
     # -- reading ----------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ import os
 import secrets
 import socket
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +37,22 @@ TAG = 8  # letters of a token that are enough to tell its files from others
 
 
 class WriterLock:
-    def __init__(self, disk: Disk, path: Path, fd: int, epoch: int) -> None:
+    def __init__(self, disk: Disk, path: Path) -> None:
         self.path = path
-        self.epoch = epoch
+        self.epoch = 0
         self._disk = disk
-        self._fd = fd
+        self._fd = -1
         self._token = secrets.token_hex(16)
         self._pid = os.getpid()
 
     @classmethod
     def acquire(cls, disk: Disk, path: Path) -> WriterLock:
-        fd = disk.touch(path / LOCK)
+        lock = cls(disk, path)
+        lock._fd = disk.touch(path / LOCK)
         try:
-            disk.lock_file(fd)
+            disk.lock_file(lock._fd)
         except OSError as error:
-            disk.close(fd)
+            lock.release()
             if not isinstance(error, BlockingIOError):
                 raise StateError(
                     f"cannot lock {path / LOCK}: {error.strerror}; keep the state directory on a file system with flock"
@@ -59,14 +61,20 @@ class WriterLock:
                 f"state directory {path} is open for writing by {_owner(disk, path)}; "
                 "close it or open another directory"
             ) from error
-        lock = cls(disk, path, fd, _read(disk, path).get("epoch", 0) + 1)
         try:
+            lock.epoch = _read(disk, path).get("epoch", 0) + 1
             owner = {"epoch": lock.epoch, "token": lock._token, "pid": lock._pid, "host": socket.gethostname()}
             disk.replace(path / OWNER, seal(owner))
+            _forget_in_children(lock)
+        except OSError as error:
+            lock.release()
+            raise StateError(
+                f"another writer is opening state directory {path}, and {LOCK} did not keep the two apart: {error}; "
+                "close it, and open the directory again"
+            ) from error
         except BaseException:
             lock.release()
             raise
-        _forget_in_children(lock)
         return lock
 
     @property
@@ -106,8 +114,14 @@ class WriterLock:
     def release(self) -> None:
         if self._fd >= 0 and self._pid == os.getpid():
             fd, self._fd = self._fd, -1
-            self._disk.unlock_file(fd)
-            self._disk.close(fd)
+            try:
+                with suppress(OSError):  # Closing the descriptor unlocks it too.
+                    self._disk.unlock_file(fd)
+            finally:
+                self._disk.close(fd)
+
+    def __del__(self) -> None:
+        self.release()  # Whoever was to keep it may have been interrupted before it did.
 
     def _fenced(self, why: str) -> StateError:
         return StateError(
@@ -150,5 +164,5 @@ def _forget() -> None:
     for lock in list(_held or ()):
         if lock._fd >= 0:
             # Closing a copy of the descriptor leaves the parent's lock in place; unlocking would not.
-            os.close(lock._fd)
+            lock._disk.close(lock._fd)
             lock._fd = -1

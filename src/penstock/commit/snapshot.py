@@ -14,9 +14,10 @@ Invariants:
 
 from __future__ import annotations
 
+import errno
 import zlib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,8 @@ def write_snapshot(disk: Disk, root: Path, snapshot: Snapshot, tag: str, verify:
         verify()
         remove_snapshot(disk, final)  # Only a damaged one can be in the way.
         disk.rename(making, final)
+    except OSError as error:
+        raise StateError(f"fenced: another writer was at {making}; nothing more is written") from error
     except BaseException:
         with suppress(OSError, StateError):  # The next writer does it otherwise; but a full disk needs it now.
             remove_snapshot(disk, making)
@@ -133,13 +136,25 @@ def remove_snapshot(disk: Disk, path: Path) -> None:
         names = disk.listdir(path)
     except FileNotFoundError:
         return
-    if MANIFEST in names:
-        names.remove(MANIFEST)
-        disk.unlink(path / MANIFEST)
-        disk.fsync_dir(path)
-    for name in names:
-        disk.unlink(path / name)
-    disk.rmdir(path)
+    with _beside_another():
+        if MANIFEST in names:
+            names.remove(MANIFEST)
+            disk.unlink_if_there(path / MANIFEST)
+            disk.fsync_dir(path)
+        for name in names:
+            disk.unlink_if_there(path / name)
+        disk.rmdir(path)
+
+
+@contextmanager
+def _beside_another() -> Iterator[None]:
+    """A writer that is about to be fenced may still be filling what is removed here, or be removing it too. Without its
+    manifest it is no snapshot, whatever is left."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+            raise
 
 
 def _names_a_file(table: str) -> bool:

@@ -53,6 +53,9 @@ class OutcomeFiles:
             disk.ensure_dir(folder)
         mode = stat.S_IMODE(disk.stat(folder).st_mode) & 0o666
         if self._manifest is None:
+            # Whoever wrote last may not have lived to sync its names, and a file that is there is not written again.
+            disk.fsync_dir(folder.parent)
+            disk.fsync_dir(folder)
             self._manifest = self._open(folder, version, mode)
         known, final = self._manifest.entries().get(version), folder / file_name(version)
         if disk.exists(final) and self._is_written(final, known, version, outcomes):

@@ -101,8 +101,8 @@ class Replay:
         if segment.header["plan"] != self.fingerprint:
             raise StateError(
                 f"app '{self.program.name}': batch {segment.header['version']} was logged as input, and since then its "
-                "transactions, or Penstock itself, have changed; open it with the code that wrote it and close it, which "
-                "makes a snapshot"
+                "transactions, or Penstock itself, have changed; open it with the code that wrote it and close it, "
+                "which makes a snapshot"
             )
         tables = {n.removeprefix("event:"): t for n, t in segment.parts.items() if n.startswith("event:")}
         arrived = [

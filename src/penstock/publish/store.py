@@ -43,6 +43,7 @@ class Memory:
         self._tables = Tables(program)
         self._outcomes: dict[int, pa.Table] = {}
         self.stream = Stream()
+        self.version = 0
 
     def recover(self) -> tuple[Tables, Recovered]:
         return self._tables, Recovered(0, 0, 0.0)
@@ -60,6 +61,7 @@ class Memory:
 
     def commit(self, prepared: Any) -> None:
         outcomes, self.stream, id = prepared
+        self.version += 1
         if id is not None:
             self._outcomes[id] = outcomes
             while len(self._outcomes) > _KEPT_IN_MEMORY:
@@ -125,14 +127,19 @@ class Durable:
         self._scrub = Scrub(disk or Disk(), self._journal.path, scrub, self._tell)
 
     def recover(self) -> tuple[Tables, Recovered]:
-        follower = self._replay()
         try:
+            follower = self._replay()
             recovered = replay.recover(self._journal, follower)
             self.stream = follower.stream
             return follower.tables, recovered
         except BaseException:
             self._journal.close()
             raise
+
+    @property
+    def version(self) -> int:
+        """The last one that is durable."""
+        return self._journal.version
 
     def outcomes(self, id: int) -> pa.Table | None:
         segment = self._journal.outcomes(id, ["outcomes"])

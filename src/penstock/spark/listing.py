@@ -44,10 +44,14 @@ class FileList:
         return names
 
     def add(self, names: Sequence[str]) -> None:
-        """More names; durable on return, as are those before."""
+        """More names; durable on return, as are those before. The worker of a job that was killed may live for a
+        moment, and find the same files: what it has added by now is not added again."""
         if self._disk.exists(self._old):
             self._take_over()
-        self._lines.append(names)
+        fresh, known = list(names), self.names()
+        while not self._lines.append(fresh, after=len(known)):
+            known = self.names()
+            fresh = [name for name in names if name not in self._seen]
 
     def _take_over(self) -> None:
         folder = self.path.parent

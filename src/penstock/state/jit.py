@@ -53,3 +53,17 @@ def borrowed(typingctx: Any, several: Any) -> Any:
         return context.make_tuple(builder, several, out)
 
     return several(several), codegen
+
+
+@intrinsic
+def keep(typingctx: Any, *several: Any) -> Any:
+    """Nothing, but these are in use until here.
+
+    numba gives an array back at every place after which it is not used, on every path: in long code with many ways
+    out that is much to compile.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.get_dummy_value()
+
+    return types.void(types.StarArgTuple(several)), codegen

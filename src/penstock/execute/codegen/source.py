@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from penstock.declare.types import Type
+
+IMPORTS = """\
+import numba as nb
+import numpy as np
+
+from penstock.execute import kernels as k_
+from penstock.execute import steps as s_
+from penstock.state.hashing import ONE, TWO, combine, first
+from penstock.state.prefetch import BLOCK, prefetch
+from penstock.state.strings import compare as compare_text
+
+INF, NAN = np.inf, np.nan
+"""
+IMPORTED = {
+    name.asname or name.name
+    for node in ast.walk(ast.parse(IMPORTS))
+    if isinstance(node, ast.Import | ast.ImportFrom)
+    for name in node.names
+} | {"INF", "NAN"}
 
 
 class Source:
