@@ -33,6 +33,7 @@ from penstock.errors import StateError
 
 LOCK = "writer.lock"
 OWNER = "writer.json"
+TAG = 8  # letters of a token that are enough to tell its files from others
 
 
 class WriterLock:
@@ -65,6 +66,12 @@ class WriterLock:
             owner = {"epoch": lock.epoch, "token": lock._token, "pid": lock._pid, "host": socket.gethostname()}
             disk.replace(path / OWNER, seal(owner))
             _forget_in_children(lock)
+        except OSError as error:
+            lock.release()
+            raise StateError(
+                f"another writer is opening state directory {path}, and {LOCK} did not keep the two apart: {error}; "
+                "close it, and open the directory again"
+            ) from error
         except BaseException:
             lock.release()
             raise
@@ -73,7 +80,7 @@ class WriterLock:
     @property
     def tag(self) -> str:
         """For the names of what this writer is making, so that no two writers ever make the same file."""
-        return self._token[:8]
+        return self._token[:TAG]
 
     def check_process(self) -> None:
         """Raises in a forked child, and after the release."""
@@ -122,6 +129,14 @@ class WriterLock:
         )
 
 
+def writer_tag(disk: Disk, path: Path) -> str:
+    """The tag of the last writer, which may still be at work; "" where there was none."""
+    try:
+        return str(read_sealed(disk, path / OWNER, "token")["token"])[:TAG]
+    except FileNotFoundError:
+        return ""
+
+
 def _read(disk: Disk, path: Path) -> dict[str, Any]:
     try:
         return read_sealed(disk, path / OWNER)
@@ -149,5 +164,5 @@ def _forget() -> None:
     for lock in list(_held or ()):
         if lock._fd >= 0:
             # Closing a copy of the descriptor leaves the parent's lock in place; unlocking would not.
-            os.close(lock._fd)
+            lock._disk.close(lock._fd)
             lock._fd = -1

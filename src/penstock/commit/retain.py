@@ -40,14 +40,14 @@ def prune(disk: Disk, path: Path, keep: int) -> None:
         disk.fsync_dir(path / SNAPSHOTS)
     for seq in numbers(disk, path / LOG, ".seg"):
         if seq <= keep:
-            disk.unlink(segment_path(path, seq))
+            disk.unlink_if_there(segment_path(path, seq))
 
 
 def remove_unfinished(disk: Disk, path: Path) -> None:
     """What a writer that died was about to make: it was never visible. For the next writer only."""
     for name in names_in(disk, path / LOG):
         if name.endswith(".open"):
-            disk.unlink(path / LOG / name)
+            disk.unlink_if_there(path / LOG / name)  # A writer that was fenced may be clearing it away itself.
     for name in names_in(disk, path / SNAPSHOTS):
         if name.endswith(".open"):
             remove_snapshot(disk, path / SNAPSHOTS / name)

@@ -14,9 +14,10 @@ Invariants:
 
 from __future__ import annotations
 
+import errno
 import zlib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,8 @@ def write_snapshot(disk: Disk, root: Path, snapshot: Snapshot, tag: str, verify:
         verify()
         remove_snapshot(disk, final)  # Only a damaged one can be in the way.
         disk.rename(making, final)
+    except OSError as error:
+        raise StateError(f"fenced: another writer was at {making}; nothing more is written") from error
     except BaseException:
         with suppress(OSError, StateError):  # The next writer does it otherwise; but a full disk needs it now.
             remove_snapshot(disk, making)
@@ -85,15 +88,10 @@ def write_snapshot(disk: Disk, root: Path, snapshot: Snapshot, tag: str, verify:
 
 def read_manifest(disk: Disk, path: Path) -> Manifest:
     """The manifest, if it is sound and every file of it is there in its full length."""
-    try:
-        content = read_sealed(disk, path / MANIFEST)
-    except OSError as error:
-        raise StateError(f"{path / MANIFEST} is missing; restore it from a backup") from error
-    ours = content.get("directory"), content.get("stands_on")
-    manifest = Manifest(content["seq"], content["header"], content["files"], *ours)
-    if snapshot_name(manifest.seq) != path.name:
-        raise StateError(f"{path / MANIFEST} is damaged: it belongs to snapshot {manifest.seq}")
+    manifest = read_manifest_alone(disk, path)
     for name, file in manifest.files.items():
+        if not _names_a_file(name):
+            raise StateError(f"{path / MANIFEST} is damaged: it names a table {name!r}")
         try:
             size = disk.stat(path / f"{name}.arrow").st_size
         except OSError as error:
@@ -103,9 +101,34 @@ def read_manifest(disk: Disk, path: Path) -> Manifest:
     return manifest
 
 
+def read_manifest_alone(disk: Disk, path: Path) -> Manifest:
+    try:
+        content = read_sealed(disk, path / MANIFEST, "seq", "header", "files")
+    except OSError as error:
+        raise StateError(f"{path / MANIFEST} is missing; restore it from a backup") from error
+    ours = content.get("directory"), content.get("stands_on")
+    manifest = Manifest(content["seq"], content["header"], content["files"], *ours)
+    if snapshot_name(manifest.seq) != path.name:
+        raise StateError(f"{path / MANIFEST} is damaged: it belongs to snapshot {manifest.seq}")
+    return manifest
+
+
 def read_snapshot(disk: Disk, path: Path, manifest: Manifest) -> Snapshot:
     tables = {name: _read_table(disk, path / f"{name}.arrow", file) for name, file in manifest.files.items()}
     return Snapshot(manifest.seq, manifest.header, tables, manifest.directory, manifest.stands_on)
+
+
+def verify_table(disk: Disk, path: Path, file: dict[str, int], told: Callable[[int], None]) -> None:
+    """Reads every byte of a table's file, from the device where that can be; keeps nothing of it."""
+    fd = _open_table(disk, path)
+    try:
+        disk.drop_cached(fd)
+        if disk.size(fd) != file["size"]:
+            raise StateError(f"{path} is damaged: it has {disk.size(fd)} bytes, not {file['size']}")
+        if disk.crc(fd, file["size"], 0, path, told) != file["crc32"]:
+            raise _damaged_table(path)
+    finally:
+        disk.close(fd)
 
 
 def remove_snapshot(disk: Disk, path: Path) -> None:
@@ -113,19 +136,37 @@ def remove_snapshot(disk: Disk, path: Path) -> None:
         names = disk.listdir(path)
     except FileNotFoundError:
         return
-    if MANIFEST in names:
-        names.remove(MANIFEST)
-        disk.unlink(path / MANIFEST)
-        disk.fsync_dir(path)
-    for name in names:
-        disk.unlink(path / name)
-    disk.rmdir(path)
+    with _beside_another():
+        if MANIFEST in names:
+            names.remove(MANIFEST)
+            disk.unlink_if_there(path / MANIFEST)
+            disk.fsync_dir(path)
+        for name in names:
+            disk.unlink_if_there(path / name)
+        disk.rmdir(path)
+
+
+@contextmanager
+def _beside_another() -> Iterator[None]:
+    """A writer that is about to be fenced may still be filling what is removed here, or be removing it too. Without its
+    manifest it is no snapshot, whatever is left."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+            raise
+
+
+def _names_a_file(table: str) -> bool:
+    """Account, or held:Transfer: no separator, nothing that climbs out of the directory."""
+    return all(part.isidentifier() for part in table.split(":"))
 
 
 def _fill(disk: Disk, path: Path, snapshot: Snapshot) -> Manifest:
     files: dict[str, dict[str, int]] = {}
     for name, table in snapshot.tables.items():
-        check_file_name(name)
+        if not _names_a_file(name):
+            raise StateError(f"table {name!r} cannot be kept: its name becomes a file's; rename it")
         pieces = serialise(table, file=True)
         size, crc = measure(pieces)
         disk.write_new(path / f"{name}.arrow", pieces)
@@ -137,22 +178,24 @@ def _fill(disk: Disk, path: Path, snapshot: Snapshot) -> Manifest:
     return Manifest(snapshot.seq, snapshot.header, files, **ours)
 
 
-def check_file_name(table: str) -> None:
-    """Account, or held:Transfer: no separator, nothing that climbs out of the directory."""
-    if not all(part.isidentifier() for part in table.split(":")):
-        raise StateError(f"table {table!r} cannot be kept in a file of that name; name it as Python names a variable")
-
-
 def _read_table(disk: Disk, path: Path, file: dict[str, int]) -> pa.Table:
-    try:
-        fd = disk.open(path)
-    except OSError as error:
-        raise StateError(f"{path} is missing; restore it from a backup") from error
+    fd = _open_table(disk, path)
     try:
         data = disk.pread(fd, file["size"], 0, path)
     finally:
         disk.close(fd)
     if len(data) != file["size"] or zlib.crc32(data) != file["crc32"]:
-        raise StateError(f"{path} is damaged: its checksum does not hold; restore it from a backup")
+        raise _damaged_table(path)
     with pa.ipc.open_file(data) as reader:
         return reader.read_all()
+
+
+def _open_table(disk: Disk, path: Path) -> int:
+    try:
+        return disk.open(path)
+    except OSError as error:
+        raise StateError(f"{path} is missing; restore it from a backup") from error
+
+
+def _damaged_table(path: Path) -> StateError:
+    return StateError(f"{path} is damaged: its checksum does not hold; restore it from a backup")
