@@ -34,7 +34,7 @@ class Handle:
         self.process, self.retain, self.log, self.db = process, retain, log, db
         self.acked = self.linked = 0  # the newest commit that it was told of, and that it made
         self.faults = process.faults  # before it was opened
-        self.closed = False
+        self.closed = self.gone = False  # whether it is being closed, and whether that is done
         self.broken = False  # whether it has refused to write
         self.rivals = False  # whether another one was open at the same time: its lock had been removed
         self.removals = 0  # of locks, before it was opened
@@ -83,7 +83,7 @@ class Oracle:
     @property
     def rivals(self) -> bool:
         """Whether two may write at this moment."""
-        return self.removals > 0 and sum(not h.closed and not h.process.dead for h in self.handles) > 0
+        return self.removals > 0 and any(not h.gone and not h.process.dead for h in self.handles)
 
     def since(self, handle: Handle | None = None) -> Since:
         task = self.machine.scheduler.current
@@ -150,9 +150,10 @@ class Oracle:
     def open(self, handle: Handle, seq: int, since: Since) -> None:
         """A database was opened, and says that this is its newest commit."""
         self.check(since.linked <= seq <= self.linked, f"opened at commit {seq}, but the newest is {self.linked}")
-        self.handles = [other for other in self.handles if not other.closed and not other.process.dead]
+        self.handles = [other for other in self.handles if not other.gone and not other.process.dead]
         for other in self.handles:
-            self.check(self.removals > 0, f"{handle.process.name} opens what {other.process.name} has open")
+            apart = other.closed or self.removals > 0
+            self.check(apart, f"{handle.process.name} opens what {other.process.name} has open")
             other.rivals = handle.rivals = True
         self.handles.append(handle)
         self.opened = True

@@ -149,6 +149,7 @@ class Session:
                 self.db.close()
         except Refused:
             pass
+        handle.gone = True
 
     @contextmanager
     def _writing(self, asked: Asked, gone: bool = False) -> Iterator[None]:
