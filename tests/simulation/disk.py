@@ -137,7 +137,7 @@ class SimulatedDisk(Disk):
         me = self.process, fd
         if self._files.locks.setdefault(self._file(fd).number, me) != me:
             raise BlockingIOError(errno.EWOULDBLOCK, "another process holds it")
-        self.machine.locked += 1
+        self.machine.locked[self.process] += 1
 
     def unlock_file(self, fd: int) -> None:
         self.machine.scheduler.pause()

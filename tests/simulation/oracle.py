@@ -89,7 +89,11 @@ class Oracle:
         task = self.machine.scheduler.current
         assert task is not None
         acked = self.acked if handle is None else handle.acked
-        return Since(acked, self.linked, self.pruned, self.machine.locked, task.faults, self.opened)
+        return Since(acked, self.linked, self.pruned, self.locked(task.process), task.faults, self.opened)
+
+    def locked(self, process: Process) -> int:
+        """How often other processes got the lock."""
+        return self.machine.locked.total() - self.machine.locked[process]
 
     def faulted(self, since: Since) -> bool:
         """Whether an operation of this task was made to fail since then."""
