@@ -182,13 +182,25 @@ class Oracle:
     def ends(self, since: Since) -> range:
         return range(since.acked, self.linked + 1)
 
-    def histories(self, table: str, key: Any, since: Since) -> Iterator[list[Row]]:
-        """With a snapshot that cannot be read, what is behind it is passed over."""
+    def _spans(self, since: Since) -> Iterator[tuple[int, int]]:
+        """What a history may begin and end with. With a snapshot that cannot be read, what is behind it is passed
+        over."""
         for base in sorted(self.snapshots):
             if base <= self.linked and (self.commits[base].version <= self.floor or self.faulted(since)):
-                for end in self.ends(since):
-                    if base <= end:
-                        yield self._history(table, key, base, end)
+                yield from ((base, end) for end in self.ends(since) if base <= end)
+
+    def histories(self, table: str, key: Any, since: Since) -> Iterator[list[Row]]:
+        return (self._history(table, key, base, end) for base, end in self._spans(since))
+
+    def feeds_of(self, table: str, key: Any, since: Since) -> Iterator[list[Row]]:
+        """The same as a reader without the app has it: every change that was logged."""
+        for base, end in self._spans(since):
+            first = self.commits[base]
+            there = first.tables[table].get(key)
+            rows: list[Row] = [] if there is None else [(first.version, "kept", key, there)]
+            for commit in self.commits[base + 1 : end + 1]:
+                rows += [row for row in self._changes(commit, table) if row[2] == key]
+            yield rows
 
     def _history(self, table: str, key: Any, base: int, end: int) -> list[Row]:
         rows: list[Row] = []
@@ -211,10 +223,13 @@ class Oracle:
         """The feed of versions start to end, for one who sees commits up to `last`; sorted."""
         rows: list[Row] = []
         for commit in self._between(start, end, last):
-            change = "loaded" if commit.is_load else "written"
-            rows += [(commit.version, change, k, commit.tables[table][k]) for k in commit.written.get(table, ())]
-            rows += [(commit.version, "deleted", k, None) for k in commit.deleted.get(table, ())]
+            rows += self._changes(commit, table)
         return sorted(rows, key=lambda row: row[:3])
+
+    def _changes(self, commit: Commit, table: str) -> list[Row]:
+        change = "loaded" if commit.is_load else "written"
+        rows: list[Row] = [(commit.version, "deleted", key, None) for key in commit.deleted.get(table, ())]
+        return rows + [(commit.version, change, k, commit.tables[table][k]) for k in commit.written.get(table, ())]
 
     def outcomes(self, start: int, end: int | None, last: int) -> list[Row]:
         return [row for commit in self._between(start, end, last) for row in commit.outcomes]
