@@ -32,7 +32,7 @@ def machine_code_cache() -> Iterator[Path]:
     """One place for each user, so that the fixed programs are compiled once and not at each run."""
     chosen = os.environ.get("PENSTOCK_CACHE_DIR")
     directory = Path(chosen) if chosen else Path(tempfile.gettempdir()) / f"penstock-tests-{getpass.getuser()}"
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)  # where others may write, nothing is kept
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PENSTOCK_CACHE_DIR", str(directory))
         yield directory

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk
+from penstock.commit import RETAIN, SCRUB, SNAPSHOT_EVERY, Disk
 from penstock.declare.app import Declarations
 from penstock.declare.objects import EventType, Table
 from penstock.execute.reference import Reference
@@ -73,19 +73,29 @@ class App(Declarations):
         retain: int = RETAIN,
         snapshot_every: int = SNAPSHOT_EVERY,
         background: bool = True,
+        scrub: float | None = SCRUB,
         disk: Disk | None = None,
     ) -> Database:
         """A database: in memory, or durable in a directory.
 
         log: "changes" (records as each batch left them) or "input" (events; opening runs them again).
         retain: how many versions stay readable. snapshot_every: batches between two snapshots, which are
-        written in the background unless background=False. disk: how files are reached, for fault tests.
+        written in the background unless background=False. scrub: hours between two slow passes over all files,
+        beside the batches, for damage (`db.damage`, observe.Damage); None for none. disk: how files are reached, for
+        fault tests.
         """
         # numba looks for its cache as soon as a kernel is defined: not before somebody runs one.
         from penstock.engine import Database
 
         return Database(
-            self.plan, path, log=log, retain=retain, snapshot_every=snapshot_every, background=background, disk=disk
+            self.plan,
+            path,
+            log=log,
+            retain=retain,
+            snapshot_every=snapshot_every,
+            background=background,
+            scrub=scrub,
+            disk=disk,
         )
 
     def reference(self) -> Reference:
@@ -108,7 +118,8 @@ class App(Declarations):
         """Run this app over streaming DataFrames; returns pyspark's StreamingQuery.
 
         sources: event -> streaming DataFrame, or ps.parquet("in/"). state: the durable directory. outcomes: a
-        directory for Parquet files, or f(dataframe, batch_id). watermark: hold back for event order across batches,
+        directory for Parquet files (made for its owner alone; one that is there gives files its mode), or
+        f(dataframe, batch_id). watermark: hold back for event order across batches,
         "5 seconds" or an int in the order column's unit. trigger: as DataStreamWriter.trigger takes it.
         name: the query's name. options: as `open` takes them.
         """

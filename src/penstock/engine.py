@@ -8,29 +8,31 @@
     publish    what became of every event, as an Arrow table                    (publish/outcomes.py)
     commit     changes and outcomes to the log, fsynced: now it has happened    (publish/store.py, commit/)
 
-A batch that fails before `execute` has changed nothing. One that fails after it (a full disk) leaves
-memory ahead of the disk, so the database refuses further work until it is opened again.
+A batch that fails before `execute` has changed nothing. One that fails after it (a full disk, no memory, Ctrl-C) leaves
+memory ahead of the disk, so the database refuses further work until it is opened again: `self._gate.whole()`.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import observe
+from penstock.commit import Finding
 from penstock.declare.model import TableDef
 from penstock.declare.objects import Table
 from penstock.errors import InputError, StateError, committing
 from penstock.execute import intake
+from penstock.execute.asked import Asked
 from penstock.execute.intake import Arrived
 from penstock.execute.memory import keep_what_is_freed
 from penstock.execute.native import Kernel
-from penstock.execute.order import order, titles
+from penstock.execute.order import Ordered, order, titles
 from penstock.execute.waiting import ran, release
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.plan.ir import Plan
@@ -44,14 +46,16 @@ from penstock.schedule.policy import Conducted, Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked for with a batch, besides its events."""
+class Taken:
+    """A batch that was taken in: nothing has changed yet."""
 
-    id: int | None = None
-    source: str | None = None
-    offsets: str | None = None
-    watermark: int | None = None
-    flush: bool = False
+    asked: Asked
+    arrived: list[Arrived]
+    late: list[Any] | None
+    stream: Stream
+    ordered: Ordered
+    lanes: dict[str, Any]
+    watch: Stopwatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +103,24 @@ class Database:
     ) -> pa.Table:
         """Run one batch; its outcomes. A batch id that is committed already changes nothing and gives them again.
 
-        watermark: hold back what is newer than the highest ts seen minus this much, durably, until its time; flush
-        runs all that is held. source: names the stream whose batches, numbered from 0 without gaps, have these ids;
+        watermark: hold back what is newer than the highest ts seen minus this much, durably, until its time; what is at
+        or below the highest ts that has run is late. flush: run all that is held. Without either, all that comes and
+        all that is held runs. source: names the stream whose batches, numbered from 0 without gaps, have these ids;
         offsets: what of the stream this batch is.
         """
-        asked = Asked(id, source, offsets, watermark, flush)
+        asked, policy = Asked(id, source, offsets, watermark, flush).checked(), _policy(policy, self._policy)
         with self._gate.writing():
             stored = None if id is None else self._stored(id, source, offsets)
             if stored is not None:
                 return stored
             if self._ahead is not None and self._ahead.asked != asked:
                 self._go_back()
-            prepared, self._ahead = self._ahead or self._prepare(batch, policy or self._policy, asked), None
-            self._commit(prepared)
+            ready, version = self._ahead or self._take(batch, asked), self.version + 1
+            with committing(version, lambda: self._store.version == version):
+                with self._gate.whole():
+                    prepared = ready if isinstance(ready, Prepared) else self._execute(ready, policy)
+                    self._commit(prepared)
+                self._store.snapshot_if_due(self._tables)
         observe.publish(prepared.report)
         return prepared.outcomes
 
@@ -120,9 +129,12 @@ class Database:
     ) -> None:
         """Do all of the batch that is expected next, but for making it happen, which `run` does when it is asked for
         just that. Whatever comes instead first puts memory back to what has happened. Readers see nothing of it."""
+        asked = Asked(id, source, offsets, watermark).checked()
         with self._gate.writing():
             if self._store.can_go_back and self._ahead is None:
-                self._ahead = self._prepare(batch, self._policy, Asked(id, source, offsets, watermark))
+                taken = self._take(batch, asked)
+                with self._gate.whole():
+                    self._ahead = self._execute(taken, self._policy)
 
     def warm(self) -> None:
         """Compile what the adaptive policy may choose, now and not when it is first worth it."""
@@ -143,8 +155,9 @@ class Database:
                 )
             with self._gate.whole():
                 self._store.load(definition, found)
-                state.put(found, self._tables.strings, self.version)
-                self._view = None
+                with committing(self.version, True, "load"):
+                    state.put(found, self._tables.strings, self.version)
+                    self._view = None
 
     # -- reading ----------------------------------------------------------------------------
 
@@ -157,9 +170,9 @@ class Database:
         """A consistent snapshot of a table: the last version, or an older one that is retained."""
         return self.view(version).tables[self._definition(table).name]
 
-    def sql(self, query: str, version: int | None = None) -> pa.Table:
-        """DuckDB over a consistent snapshot of all tables."""
-        return self.view(version).sql(query)
+    def sql(self, query: str, version: int | None = None, *, allow_files: bool = False) -> pa.Table:
+        """DuckDB over a consistent snapshot of all tables: one query that only reads. allow_files: all it can do."""
+        return self.view(version).sql(query, allow_files=allow_files)
 
     def view(self, version: int | None = None) -> View:
         """All tables as of one version."""
@@ -194,9 +207,14 @@ class Database:
             return self._store.outcomes_of(version)
 
     @property
+    def damage(self) -> tuple[Finding, ...]:
+        """Files of the state directory that the scrub has found to be damaged."""
+        return self._store.damage
+
+    @property
     def held(self) -> int:
         """Events that a watermark holds back."""
-        return self._store.stream.waiting.count
+        return self._store.stream.waiting.events
 
     @property
     def source(self) -> str | None:
@@ -210,9 +228,11 @@ class Database:
 
     def explain(self, batch: Any = None, policy: Policy | None = None) -> str:
         """The plan of every transaction, as text; or of a small batch its graph and schedule. Nothing runs."""
+        policy = _policy(policy, Policy())
         if batch is None:
             return self.plan.explain()
-        policy = policy or Policy()
+        if policy.scheme == "adaptive":
+            return "adaptive: each batch is looked at when it runs, and last_batch.why says what was chosen\n"
         if policy.scheme != "graph":
             return f"{policy.name}: no graph is built\n"
         with self._gate.writing():
@@ -234,11 +254,11 @@ class Database:
     def close(self) -> None:
         with self._gate.closing() as was_open:
             if was_open:
-                self._conductor.close()
                 try:
+                    self._conductor.close()
                     if self._ahead is not None:
                         self._store.forget(self._ahead.stored)
-                finally:  # the next writer is let in, whatever goes wrong
+                finally:
                     self._store.close(None if self._gate.broken or self._ahead is not None else self._tables)
 
     def __enter__(self) -> Database:
@@ -249,44 +269,45 @@ class Database:
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _prepare(self, batch: Any, policy: Policy, asked: Asked) -> Prepared:
-        """A batch run, and on disk; but it has not happened yet."""
+    def _take(self, batch: Any, asked: Asked) -> Taken:
         watch = Stopwatch()
         arrived = intake.events(self.program, batch)
         watch.ends("intake")
         arrived, late, stream = self._release(arrived, asked)
         ordered = order(self.program, arrived, late)
+        stream = stream.ran(ordered.ts)
         watch.ends("order")
         lanes = self._kernel.encode(self._tables, ordered)
         watch.ends("encode")
-        version = self.version + 1
-        with self._gate.whole():
-            running = self._kernel.begin(self._tables, ordered, lanes, version)
-            conducted = self._conductor.run(running, policy)
-            result = running.result
-            watch.ends("execute")
-            told = self._outcomes.table(ordered, result, self._tables.strings, version)
-            watch.ends("publish")
-            stored = self._store.prepare(self._tables, ran(arrived, late), told.table, stream, asked.id)
-            watch.ends("commit")
-            report = self._report(version, conducted, told, stream, watch)
-            self._tables.end_batch()
-        return Prepared(asked, told.table, stored, report)
+        return Taken(asked, arrived, late, stream, ordered, lanes, watch)
+
+    def _execute(self, taken: Taken, policy: Policy) -> Prepared:
+        """A batch run, and on disk; but it has not happened yet."""
+        version, ordered, watch = self.version + 1, taken.ordered, taken.watch
+        running = self._kernel.begin(self._tables, ordered, taken.lanes, version)
+        conducted = self._conductor.run(running, policy)
+        watch.ends("execute")
+        told = self._outcomes.table(ordered, running.result, self._tables.strings, version)
+        watch.ends("publish")
+        inputs = ran(taken.arrived, taken.late)
+        stored = self._store.prepare(self._tables, inputs, told.table, taken.stream, taken.asked.id)
+        watch.ends("commit")
+        report = self._report(version, conducted, told, taken.stream, watch)
+        self._tables.end_batch()
+        return Prepared(taken.asked, told.table, stored, report)
 
     def _commit(self, prepared: Prepared) -> None:
         begun = time.perf_counter()
-        with self._gate.whole():
-            self._store.commit(prepared.stored)
-        with committing(prepared.report.version, True):
-            self.last_batch, self._version = prepared.report, prepared.report.version
-            prepared.report.seconds["commit"] += time.perf_counter() - begun
-            self._store.snapshot_if_due(self._tables)
+        self._ahead = None
+        self._store.commit(prepared.stored)
+        self.last_batch, self._version = prepared.report, prepared.report.version
+        prepared.report.seconds["commit"] += time.perf_counter() - begun
 
     def _go_back(self) -> None:
         """Memory as of the last batch that has happened: what ran ahead of it is forgotten."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
+        if self._ahead is not None:
             with self._gate.whole():
+                ahead, self._ahead = self._ahead, None
                 self._store.forget(ahead.stored)
                 self._tables, _ = self._store.recover()
 
@@ -299,12 +320,12 @@ class Database:
         """What of the batch, and of what was held back, runs now; which of it is late; what the stream keeps."""
         late, stream = None, self._store.stream
         if asked.watermark is not None or asked.flush or stream.waiting.held:
-            released = release(self.program, arrived, stream.waiting, asked.watermark or 0, flush=asked.flush)
-            arrived, late, stream = released.arrived, released.late, replace(stream, waiting=released.waiting)
+            released = release(self.program, arrived, stream.waiting, asked.watermark, flush=asked.flush)
+            arrived, late, stream = released.arrived, released.late, stream._replace(waiting=released.waiting)
         if asked.source is not None and asked.flush:
-            stream = replace(stream, source=asked.source, drained=self.version + 1)
+            stream = stream._replace(source=asked.source, drained=self.version + 1)
         elif asked.source is not None:
-            stream = replace(stream, source=asked.source, offsets=asked.offsets)
+            stream = stream._replace(source=asked.source, offsets=asked.offsets)
         return arrived, late, stream
 
     def _report(
@@ -323,7 +344,7 @@ class Database:
             events=told.table.num_rows,
             committed=told.committed,
             late=told.late,
-            held=stream.waiting.count,
+            held=stream.waiting.events,
             aborted={reason: n for reason, n in zip(reasons, told.counts[1:], strict=True) if n},
             changes=self._tables.dirty_count(),
             seconds=watch.seconds,
@@ -338,3 +359,11 @@ class Database:
             names = ", ".join(t.name for t in self.program.tables)
             raise InputError(f"app '{self.program.name}' has no table {name!r}; it has {names}")
         return found
+
+
+def _policy(given: Any, usual: Policy) -> Policy:
+    if given is None or isinstance(given, Policy):
+        return given or usual
+    raise InputError(
+        f'policy={given!r} is no policy; give one such as ps.Policy.serial() or ps.Policy.parse("tstream")'
+    )

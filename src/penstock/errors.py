@@ -15,7 +15,7 @@ user's function while that function runs as plain Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -39,12 +39,17 @@ class StateError(RuntimeError, PenstockError):
 
 
 @contextmanager
-def committing(version: int, durable: bool | None, what: str = "batch") -> Iterator[None]:
-    """What is raised in here is raised although the batch that makes this version is durable, or may be (None)."""
+def committing(version: int, durable: bool | Callable[[], bool] | None, what: str = "batch") -> Iterator[None]:
+    """What is raised in here is raised although the batch that makes this version is durable, or may be (None); a
+    function is asked then whether it is."""
     try:
         yield
     except BaseException as error:
-        if getattr(error, "committed", False) is False:
+        if callable(durable):
+            durable = durable()
+            if not durable:
+                raise
+        if "committed" not in vars(error):  # Else whoever was nearer has said so.
             error.committed, error.version = durable, version  # type: ignore[attr-defined]
             whether = "is committed all the same" if durable else "may be committed: open the directory again, and look"
             error.add_note(f"the {what} of version {version} {whether}")

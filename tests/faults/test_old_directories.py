@@ -79,7 +79,8 @@ def test_it_goes_on_and_is_chained_from_there(old: Path) -> None:
             assert db.held == (2 if opening == 1 else 1)
             n = 11 + opening
             db.run([Deposit(ts=10 * n, id=f"e{n}", account="a", amount=n)], id=n, watermark=5)
-            assert db.history(Account, "a")["balance"].to_pylist()[-1] == 55 + sum(range(11, n))
+            if old.name == "changes":  # Inputs of another Penstock are not run again.
+                assert db.history(Account, "a")["balance"].to_pylist()[-1] == 55 + sum(range(11, n))
         assert identity(old)["format"] == 2
         assert identity(old)["chain"] == 14
     assert Directory(old).version == 14

@@ -26,15 +26,20 @@ def agree(app: Any, rows: dict[Any, Any], batches: Iterable[Any], policy: Any = 
             db.load(table, some)
             reference.load(table, some)
         for batch in batches:
-            wanted = reference.run(batch)
-            got = db.run(batch) if policy is None else db.run(batch, policy=policy)
-            assert_same_outcomes(got, wanted)
-            _same_zeros(got, wanted)
-            for table in app.program.tables:
-                keys = [c.name for c in table.keys]
-                got, wanted = (_sorted(side.table(table.name), keys) for side in (db, reference))
-                assert_same_tables(got, wanted, keys)
-                _same_zeros(got, wanted)
+            step(app, db, reference, batch, policy)
+
+
+def step(app: Any, db: Any, reference: Any, batch: Any, policy: Any = None, **options: Any) -> None:
+    """One batch, run on both."""
+    wanted, got = reference.run(batch, **options), db.run(batch, policy=policy, **options)
+    assert_same_outcomes(got, wanted)
+    _same_zeros(got, wanted)
+    assert db.held == reference.held
+    for table in app.program.tables:
+        keys = [c.name for c in table.keys]
+        got, wanted = (_sorted(side.table(table.name), keys) for side in (db, reference))
+        assert_same_tables(got, wanted, keys)
+        _same_zeros(got, wanted)
 
 
 def in_form(events: list[Event], form: str) -> Any:

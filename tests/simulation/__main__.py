@@ -42,7 +42,8 @@ def main() -> int:
             wrong.append(result)
             if not given.go_on:
                 break
-            print(f"seed {result.seed} ({result.counts.operations} operations): {type(result.wrong).__name__} {result.wrong}"[:300])
+            what = f"{type(result.wrong).__name__} {result.wrong}"[:240]
+            print(f"seed {result.seed} ({result.counts.operations} operations): {what}")
     took = time.perf_counter() - begun
     for what, count in total.items():
         print(f"{what:20} {count:12,}")

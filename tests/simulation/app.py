@@ -163,14 +163,13 @@ class Commit:
 
 def _release(stream: Stream, asked: Asked) -> tuple[list[tuple[bool, Event]], Stream]:
     """What runs now, and whether it is late; what the stream keeps."""
-    if asked.watermark is None and not asked.flush and not stream.held:
-        return [(False, event) for event in asked.batch], stream
     tops = [event[1] for event in asked.batch] + ([] if stream.highest is None else [stream.highest])
     highest = max(tops, default=None)
     now, held, done = [], [], [] if stream.frontier is None else [stream.frontier]
+    judged = asked.flush or asked.watermark is not None
     for is_new, event in [(False, e) for e in stream.held] + [(True, e) for e in asked.batch]:
         ts = event[1]
-        late = is_new and stream.frontier is not None and ts <= stream.frontier
+        late = judged and is_new and stream.frontier is not None and ts <= stream.frontier
         runs = highest is not None and ts <= highest - (0 if asked.flush else asked.watermark or 0)
         if late or runs:
             now.append((late, event))

@@ -6,7 +6,6 @@ Errors take the same way as on a real disk: an OSError in `step`, which makes a 
 from __future__ import annotations
 
 import errno
-import io
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from penstock.commit import Disk
 from simulation.files import File, Inode
 from simulation.machine import Fault, Machine, error
 from simulation.scheduler import Process, SimulatedMutex, SimulatedThread
+
 
 class SimulatedDisk(Disk):
     def __init__(self, machine: Machine, process: Process) -> None:
@@ -69,16 +69,32 @@ class SimulatedDisk(Disk):
                 self._files.write(file, 0, data[: self.machine.choices.below(len(data) + 1)])
             raise
 
-    def fill_new(self, path: Path, fill: Callable[[Any], None]) -> None:
-        file = io.BytesIO()
-        fill(file)
-        self.write_new(path, [file.getbuffer()])
-
     def overwrite(self, path: Path, data: bytes) -> None:
         with self.step("write", path):
             file = self._touched(path)
-            assert len(file.data) <= len(data)  # so that nothing has to be cut off
             self._files.write(file, 0, data)
+            if len(file.data) > len(data):
+                self._files.cut(file, len(data))
+
+    def write_at(self, fd: int, data: bytes, offset: int, path: Path) -> None:
+        file = self._file(fd)
+        try:
+            with self.step("write", path):
+                self._files.write(file, offset, data)
+        except Exception:  # it failed, but may have begun
+            self._files.write(file, offset, data[: self.machine.choices.below(len(data) + 1)])
+            raise
+
+    def truncate(self, fd: int, length: int, path: Path) -> None:
+        with self.step("cut", path):
+            self._files.cut(self._file(fd), length)
+
+    def chmod(self, fd: int, mode: int, path: Path) -> None:
+        with self.step("set the mode of", path):
+            pass
+
+    def drop_cached(self, fd: int) -> None:
+        pass
 
     def fsync(self, fd: int, path: Path) -> None:
         file = self._file(fd)
@@ -150,7 +166,7 @@ class SimulatedDisk(Disk):
     def mutex(self) -> SimulatedMutex:
         return SimulatedMutex(self.machine.scheduler)
 
-    def thread(self, work: Callable[[], None], name: str) -> Any:
+    def thread(self, work: Callable[[], None], name: str, *, daemon: bool = False) -> Any:
         scheduler = self.machine.scheduler
         scheduler.pause()
 
@@ -173,7 +189,9 @@ class SimulatedDisk(Disk):
         return found
 
     def _touched(self, path: Path) -> File:
-        return self._files.file(path) if path.name in self._files.folder(path.parent).names else self._files.create(path)
+        return (
+            self._files.file(path) if path.name in self._files.folder(path.parent).names else self._files.create(path)
+        )
 
 
 class _Step:
@@ -201,4 +219,4 @@ class _Step:
 
 def _stat(inode: Inode) -> os.stat_result:
     size = len(inode.data) if isinstance(inode, File) else 0
-    return os.stat_result((0o600, inode.number, 1, 1, 0, 0, size, 0, 0, 0))
+    return os.stat_result((0o600 if isinstance(inode, File) else 0o40700, inode.number, 1, 1, 0, 0, size, 0, 0, 0))

@@ -1,6 +1,6 @@
 """A stream's driver: the calls of penstock.spark.batch.MicroBatch, in their order.
 
-    catch_up     after opening: what is in the outcomes' directory is durable, and those of the newest version are there
+    catch_up     after opening: the outcomes of the newest version are in their file
     settle       what runs ahead has run
     stored       is the batch committed already? Then it was sent again
     behind       the outcomes of the batch before are in their file
@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from penstock.errors import StateError
 from penstock.publish.files import OutcomeFiles
 from simulation.app import Asked
-from simulation.oracle import OUTCOMES, outcome_files
+from simulation.oracle import OUTCOMES, PATH, outcome_files
 from simulation.session import Refused, outcomes
 from simulation.writer import Writer
 
@@ -34,7 +34,7 @@ SOURCE = "query"
 
 class Driver(Writer):
     def write(self) -> None:
-        self._files = OutcomeFiles(str(OUTCOMES), self.session.disk)
+        self._files = OutcomeFiles(str(OUTCOMES), str(PATH), self.session.disk)
         self._behind: Beside | None = None
         self._ahead: Beside | None = None
         try:
@@ -75,7 +75,7 @@ class Driver(Writer):
     def look_at_all(self) -> None:
         """All outcomes are in files, and nothing else is."""
         session, oracle = self.session, self.oracle
-        self._files = OutcomeFiles(str(OUTCOMES), session.disk)
+        self._files = OutcomeFiles(str(OUTCOMES), str(PATH), session.disk)
         self._catch_up()
         wanted = {c.version: list(c.outcomes) for c in oracle.commits if c.outcomes and not c.is_load}
         found = outcome_files(oracle.machine)
@@ -92,7 +92,6 @@ class Driver(Writer):
     def _catch_up(self) -> None:
         db = self.session.db
         with self.session.refusing("catch up"):
-            self._files.settle()
             if db.source is not None:
                 self._files.write(db.outcomes(db.version))
 

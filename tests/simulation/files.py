@@ -31,7 +31,7 @@ class File:
         self.number = number
         self.data = b""
         self.durable = b""
-        self.pending: list[tuple[int, bytes]] = []
+        self.pending: list[tuple[int, bytes | None]] = []  # offset and bytes; None: cut off there
 
 
 class Folder:
@@ -127,6 +127,11 @@ class FileSystem:
         file.pending.append((offset, data))
         self._written[file.number] = file
 
+    def cut(self, file: File, length: int) -> None:
+        file.data = file.data[:length]
+        file.pending.append((length, None))
+        self._written[file.number] = file
+
     # -- what is durable --------------------------------------------------------------------
 
     def fsync(self, file: File) -> None:
@@ -181,7 +186,9 @@ class FileSystem:
         choices = self._choices
         for offset, data in file.pending:
             how = choices.below(4)
-            if how == 1:
+            if data is None:
+                file.durable = file.durable[:offset] if how else file.durable
+            elif how == 1:
                 file.durable = _written(file.durable, offset, data)
             elif how == 2:
                 file.durable = _written(file.durable, offset, data[: choices.below(len(data) + 1)])
@@ -194,7 +201,9 @@ class FileSystem:
         file.pending.clear()
 
 
-def _written(old: bytes, offset: int, data: bytes) -> bytes:
+def _written(old: bytes, offset: int, data: bytes | None) -> bytes:
+    if data is None:
+        return old[:offset]
     return old[:offset].ljust(offset, b"\0") + data + old[offset + len(data) :]
 
 

@@ -1,4 +1,4 @@
-"""One history: its options and its processes, by choice; then a calm end, at which everything is looked at once more."""
+"""One history: its options and its processes, by choice; then a calm end, at which everything is looked at again."""
 
 from __future__ import annotations
 

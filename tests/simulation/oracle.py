@@ -247,7 +247,7 @@ def outcome_files(machine: Machine) -> dict[int, bytes]:
     return {
         int(name.removeprefix("version-").removesuffix(".parquet")): file.data
         for name, file in folder.names.items()
-        if not name.startswith(".") and isinstance(file, File)
+        if name.startswith("version-") and isinstance(file, File)
     }
 
 

@@ -288,9 +288,7 @@ class Elsewhere(Asker):
             lambda: self.not_fed(start, end, since) or self.logged_as_input(end),
         )
         if found is not None:
-            given = sorted(
-                zip(*(column.to_pylist() for column in found.columns), strict=True), key=lambda row: row[:3]
-            )
+            given = sorted(zip(*(column.to_pylist() for column in found.columns), strict=True), key=lambda row: row[:3])
             self.judge_feed(
                 given, start, end, since, lambda a, z, last: self.oracle.changes(name, a, z, last), "changes"
             )

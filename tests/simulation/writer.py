@@ -129,7 +129,9 @@ class Writer:
             if plan.with_ids and choices.below(4):
                 id = (-1 if last_id is None else last_id) + 1 + choices.below(2)
             watermark = plan.watermark if choices.below(8) else None
-            asked = Asked(plan.batch(), id, watermark=watermark, flush=plan.watermark is not None and choices.once_in(8))
+            asked = Asked(
+                plan.batch(), id, watermark=watermark, flush=plan.watermark is not None and choices.once_in(8)
+            )
             if id is not None:
                 plan.last = asked
             session.run(asked)

@@ -1,5 +1,6 @@
 """Direct sources: the engine finds a batch's files by Spark's own notes, and runs no job for them."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from penstock.publish.behind import Behind
 from penstock.publish.files import OutcomeFiles
 from penstock.spark.direct import Ahead, Spans, following, spans
 from penstock.spark.files import Listed
+from penstock.spark.listing import FileList
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
 
-SOURCES = (Listed("Transfer", "in", "Transfer.jsonl", 1), Listed("Deposit", "in", "Deposit.jsonl", None))
+SOURCES = (Listed("Transfer", "in", "Transfer.list", 1), Listed("Deposit", "in", "Deposit.list", None))
 META = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
 
 
@@ -49,9 +51,10 @@ def test_a_batch_that_spark_sends_again_has_the_same_files(spark: Any, tmp_path:
     some = events(2, 90, disorder=5)
     put_cut(root, some[:60], 2)
     state = state_of(root)
-    finish(bank.start(direct(root), state=state, outcomes=root / "out", watermark=10, trigger=NOW, retain=1))
     # As it was before the newest batch and what was drained behind it.
-    second, before = tmp_path / "second", state_of(tmp_path / "again")
+    second, before = tmp_path / "second", tmp_path / "again" / "state"
+    shutil.copytree(state, before)
+    finish(bank.start(direct(root), state=state, outcomes=root / "out", watermark=10, trigger=NOW, retain=1))
     shutil.copytree(state / "sources", before / "sources")
     shutil.copytree(state / "checkpoint", before / "checkpoint")
     for done in (before / "checkpoint" / "commits").iterdir():
@@ -94,8 +97,9 @@ def test_notes_of_another_make_say_nothing(tmp_path: Path, lines: tuple[str, ...
 
 
 def test_a_list_that_lacks_a_file_says_nothing(tmp_path: Path) -> None:
-    source = Listed("Transfer", str(tmp_path), str(tmp_path / "Transfer.jsonl"), 1)
-    Path(source.known).write_text('"one.parquet"\n"two.par')
+    source = Listed("Transfer", str(tmp_path), str(tmp_path / "Transfer.list"), 1)
+    FileList(Path(source.known), "Transfer", None).add(["one.parquet", "two.parquet"])
+    os.truncate(source.known, Path(source.known).stat().st_size - 5)
     assert Ahead().take(bank.program, (source,), {"Transfer": (1, 2)}) is None
 
 
@@ -113,8 +117,8 @@ def test_the_next_batch_where_it_is_certain(
     """New files may come before Spark looks, so a share that is not full yet may still become so."""
     sources = []
     for event, share, files in (("Transfer", 2, 5), ("Deposit", 1, 2)):
-        sources.append(Listed(event, str(tmp_path), str(tmp_path / f"{event}.jsonl"), share))
-        Path(sources[-1].known).write_text("".join(f'"{k}.parquet"\n' for k in range(files)))
+        sources.append(Listed(event, str(tmp_path), str(tmp_path / f"{event}.list"), share))
+        FileList(Path(sources[-1].known), event, None).add([f"{k}.parquet" for k in range(files)])
     assert following(tuple(sources), done, all_listed=False) == coming
     assert following(tuple(sources), done, all_listed=True) == (coming_if_all_listed or coming)
     everything = Listed("Transfer", str(tmp_path), sources[0].known, None)

@@ -353,10 +353,10 @@ def test_a_list_of_files_that_cannot_be_written(spark: Any, tmp_path: Path) -> N
     put_cut(tmp_path, events(13, 20), 1)
     state = state_of(tmp_path)
     (state / "sources").mkdir()
-    (state / "sources" / "Transfer.jsonl").symlink_to(tmp_path / "gone" / "list")
+    (state / "sources" / "Transfer.list").symlink_to(tmp_path / "gone" / "list")
     fails(
         bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW),
-        r"StateError: cannot write .*/sources/Transfer.jsonl: no such file.*; mend that, and start the query again",
+        r"StateError: cannot write .*/sources/Transfer.list: too many levels of symbolic links; mend that",
     )
 
 
@@ -370,11 +370,11 @@ def test_a_list_of_files_that_is_lost(spark: Any, tmp_path: Path) -> None:
         return bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW)
 
     finish(again())
-    kept = state / "sources" / "Transfer.jsonl"
+    kept = state / "sources" / "Transfer.list"
     whole = kept.read_bytes()
     kept.unlink()
     put_cut(tmp_path, some[40:], 1)
-    fails(again(), "StateError.*Transfer.jsonl has 0 files.*2 have been read.*restore")
+    fails(again(), "StateError.*Transfer.list has 0 files.*2 have been read.*restore")
     kept.write_bytes(whole)
     finish(again())
     assert_as_reference(some, state, outcomes_in(tmp_path / "out"))

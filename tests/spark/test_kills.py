@@ -187,8 +187,8 @@ def test_outcomes_that_were_not_written_are_written_at_the_restart(spark: Any, t
 
 def test_a_half_written_list_of_files_and_a_half_written_outcome(spark: Any, tmp_path: Path) -> None:
     def tear(state: Path) -> None:
-        with open(state / "sources" / "Transfer.jsonl", "a") as file:
-            file.write('"part-00')
+        with open(state / "sources" / "Transfer.list", "a") as file:
+            file.write('["5e1f0c2a","part-00')
         shutil.copy(newest(tmp_path / "out"), tmp_path / "out" / ".version-000000000099.parquet.tmp")
 
     two_runs(spark, tmp_path, tear)

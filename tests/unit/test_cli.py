@@ -27,7 +27,7 @@ def test_version() -> None:
     assert penstock("--version") == (0, f"penstock {__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", ["bench", "demo", "run", "query", "history"])
+@pytest.mark.parametrize("command", ["bench", "demo", "run", "query", "history", "check"])
 def test_every_command_has_help(command: str) -> None:
     code, out, _ = penstock(command, "--help")
     assert code == 0
@@ -139,6 +139,50 @@ def test_query_reads_a_version_without_the_app(state: str) -> None:
     assert err == 'penstock: the query failed: Parser Error: syntax error at or near "selct"\n'
     assert "has no version 9" in penstock("query", state, sql, "--version", "9")[2]
     assert "is not a state directory" in penstock("query", str(Path(state).parent), sql)[2]
+
+
+def test_query_only_reads_unless_files_are_allowed(state: str, tmp_path: Path) -> None:
+    before = {file: file.read_bytes() for file in Path(state).rglob("*") if file.is_file()}
+    segment = Path(state) / "log" / "000000000099.seg"
+    code, out, err = penstock("query", state, f"copy account to '{segment}'")
+    assert (code, out) == (1, "")
+    assert "the query is of kind COPY; only what reads is run" in err and "--allow-files" in err
+    assert {file: file.read_bytes() for file in Path(state).rglob("*") if file.is_file()} == before
+    sheet = tmp_path / "account.csv"
+    assert penstock("query", state, f"copy (from account order by id) to '{sheet}'", "--allow-files")[0] == 0
+    assert sheet.read_text() == "id,balance\na,2.00\nb,8.00\n"
+    assert "--allow-files" in penstock("query", "--help")[1]
+
+
+def test_every_failure_of_query_is_one_line(state: str, tmp_path: Path) -> None:
+    def fails(sql: str = "select 1", *, at: str = state) -> str:
+        code, out, err = penstock("query", at, sql)
+        assert (code, out) == (1, "")
+        assert len(err.strip().splitlines()) == 1
+        return err
+
+    assert "the query is empty; write one, for example: select " in fails("")
+    assert "the query is empty" in fails("/* nothing */")
+    assert "the query holds 2 statements; give one at a time" in fails("select 1; select 2")
+    assert "there is no directory" in fails(at=str(tmp_path / "nowhere"))
+    assert "not a directory; a state directory must be a directory" in fails(at=f"{state}/head")
+    assert "not a directory; a state directory must be a directory" in fails(at=f"{state}/head/deeper")
+    assert "name a directory by a shorter path" in fails(at="x" * 5000)
+    log, kept = Path(state) / "log", Path(state) / "kept"
+    log.rename(kept)
+    assert f"{log} is missing; restore it from a backup" in fails()
+    log.write_text("")
+    assert f"cannot list {log}: not a directory; " in fails()
+    log.unlink()
+    kept.rename(log)
+    for name in ("log/000000000002.seg", "penstock.json"):
+        file = Path(state) / name
+        file.rename(tmp_path / file.name)
+        file.mkdir()
+        assert f"cannot read {file}: is a directory; a directory is where a file should be: " in fails()
+        file.rmdir()
+        (tmp_path / file.name).rename(file)
+    assert penstock("query", state, "select 1")[0] == 0
 
 
 def test_history_shows_each_change_of_a_record(state: str) -> None:

@@ -359,3 +359,14 @@ def test_a_reader_beside_a_busy_writer(tmp_path: Path) -> None:
             if "not retained" not in str(error):
                 raise
     assert rows_of(reader) == list(range(1, 151))
+
+
+# -- names --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["../Rows", "a/b", "", "held:", "..", "Rows.arrow"])
+def test_a_table_whose_name_cannot_be_a_files_is_refused(journal: Journal, name: str) -> None:
+    batch(journal, [])
+    with pytest.raises(StateError, match="rename it"):
+        journal.snapshot({}, {name: table(1)})
+    assert not list(journal.path.parent.glob("*.arrow"))

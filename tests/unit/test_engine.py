@@ -22,7 +22,7 @@ import pytest
 import penstock as ps
 from penstock import engine
 from penstock.errors import StateError
-from penstock.execute import native
+from penstock.execute import modules
 from penstock.state import tables as tables_module
 from penstock.testing import assert_same_outcomes, assert_same_tables
 
@@ -639,7 +639,7 @@ def test_strings_are_forgotten_in_a_durable_database_too(tmp_path: Path, monkeyp
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_while_a_kernel_is_being_loaded_leaves_the_child_able_to_load() -> None:
     """Another thread may be compiling in the background; the child has its lock, but not the thread."""
-    with native._loading:
+    with modules._loading:
         child = os.fork()
         if child == 0:
             try:

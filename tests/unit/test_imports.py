@@ -12,8 +12,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+from penstock.execute import native
+from penstock.execute.codegen import locked as locked_source
+from penstock.execute.codegen import parallel, program
+from penstock.schedule import locked, versioned
 
 SOURCE = Path(__file__).parents[2] / "src"
 PACKAGE = SOURCE / "penstock"
@@ -126,6 +132,29 @@ def test_nothing_durable_is_pickled() -> None:
         if module.split(".")[0] in {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
     ]
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("head", "called"),
+    [
+        (program.IMPORTS, ()),
+        (program.IMPORTS + parallel._MORE, versioned._CALLED),
+        (program.IMPORTS + locked_source._MORE, locked._CALLED),
+    ],
+    ids=["serial", "graphs", "locks"],
+)
+def test_kernels_are_known_by_all_that_they_call(tmp_path: Path, head: str, called: tuple[ModuleType, ...]) -> None:
+    """numba inlines what a kernel calls, and what that calls: a change anywhere there makes another kernel."""
+    text = tmp_path / "generated.py"
+    text.write_text(head)
+    found: set[str] = set()
+    waiting = [text]
+    while waiting:
+        for _, module in imports_of(waiting.pop()):
+            if module.startswith("penstock.") and module not in found:
+                found.add(module)
+                waiting.append(SOURCE.joinpath(*module.split(".")).with_suffix(".py"))
+    assert found - {"penstock._version"} <= {module.__name__ for module in (*native._HELPERS, *called)}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

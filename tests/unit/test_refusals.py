@@ -572,3 +572,16 @@ TREACHEROUS = {
 def test_treacherous(tmp_path: Path, name: str) -> None:
     source, *words = TREACHEROUS[name]
     refused(tmp_path, source, tuple(words))
+
+
+# -- names that only a class or a function made by hand can have --------------------------------
+
+
+@pytest.mark.parametrize("name", ["../Account", "a b", "", "A\nimport os", "1"])
+def test_what_is_not_a_name_is_refused(name: str) -> None:
+    """Names become names in generated source, and files' names."""
+    app = ps.App("any/../name")  # an app's name becomes neither
+    with pytest.raises(ps.DeclarationError, match="is not a name"):
+        app.table(type(name, (), {"__annotations__": {"id": int}, "id": ps.key()}))
+    with pytest.raises(ps.DeclarationError, match="is not a name"):
+        app.event(type("Paid", (), {"__annotations__": {"ts": int, name: int}, "ts": ps.order()}))

@@ -94,7 +94,7 @@ def test_all_accesses_are_known_before_a_batch_runs(name: str) -> None:
     for transaction in SETTINGS[name][0].app().plan.transactions:
         found = accesses(transaction.block)
         assert found
-        assert all(access.key_from_event for access in found), transaction.name
+        assert all(access.foreseen for access in found), transaction.name
 
 
 @pytest.mark.parametrize("knobs", ALL, ids=lambda k: k.name)

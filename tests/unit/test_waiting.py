@@ -18,7 +18,8 @@ import penstock as ps
 from penstock.execute import intake
 from penstock.execute.order import order
 from penstock.execute.waiting import Waiting, release
-from penstock.testing import assert_same_outcomes, assert_same_tables
+from penstock.publish.stream import Stream
+from penstock.testing import assert_same_outcomes, assert_same_tables, check
 
 app = ps.App("waiting")
 
@@ -183,7 +184,7 @@ def test_within_the_delay_the_whole_stream_runs_in_event_order(some: list[Any], 
         ran += order(app.program, released.arrived).ts.tolist()
     if slack:
         assert ran == sorted(ts_of(e) for e in some)
-    assert waiting.count == 0
+    assert waiting.events == 0
     assert len(ran) == len(some)
 
 
@@ -195,7 +196,7 @@ def test_what_is_held_is_newer_than_the_frontier(some: list[Any], sizes: list[in
         late = [int(mark.sum()) if mark is not None else 0 for mark in released.late]
         seen += len(batch)
         out = sum(a.table.num_rows for a in released.arrived)
-        assert out + released.waiting.count == len(batch) + waiting.count
+        assert out + released.waiting.events == len(batch) + waiting.events
         waiting = released.waiting
         times = [t for table in waiting.held.values() for t in table["ts"].to_pylist()]
         if waiting.frontier is not None:
@@ -335,6 +336,80 @@ def test_a_watermark_that_is_dropped_runs_all_that_was_held() -> None:
         assert db.held == 2
         assert db.run([Other(ts=3, k=0)])["ts"].to_pylist() == [1, 2, 3]
         assert db.held == 0
+
+
+def both(*batches: tuple[list[int], dict[str, Any]]) -> list[list[tuple[int, str]]]:
+    """(ts, status) of every outcome, batch by batch; engine and reference agree on them, and on what is held."""
+    out = []
+    with app.open() as db, app.reference() as reference:
+        for times, options in batches:
+            events = [Other(ts=ts, k=0) for ts in times]
+            got = db.run(events, **options)
+            assert_same_outcomes(got, reference.run(events, **options))
+            assert db.held == reference.held
+            out.append([(row["ts"], row["status"]) for row in got.to_pylist()])
+        assert_same_tables(db.table(Log), reference.table(Log), ["k"])
+    return out
+
+
+def test_an_app_is_checked_with_a_watermark() -> None:
+    out = check(app, batches=[[Other(ts=9, k=0), Other(ts=1, k=0)], [Other(ts=0, k=0)]], watermark=3)
+    assert [table["status"].to_pylist() for table in out] == [["committed"], ["late"], ["committed"]]
+
+
+def test_a_batch_without_a_watermark_moves_the_frontier() -> None:
+    assert both(([100], {}), ([50, 101], {"watermark": 0}))[1] == [(50, "late"), (101, "committed")]
+    assert both(([100], {}), ([50], {}), ([99], {"watermark": 7}))[2] == [(99, "late")]
+    assert both(([100], {}), ([103, 101, 98], {"watermark": 2}))[1] == [(98, "late"), (101, "committed")]
+
+
+def test_nothing_is_late_in_a_batch_without_a_watermark() -> None:
+    found = both(([10, 1], {"watermark": 5}), ([0], {}), ([10, 11], {"watermark": 0}))
+    assert found == [[(1, "committed")], [(0, "committed"), (10, "committed")], [(10, "late"), (11, "committed")]]
+
+
+def test_what_a_flush_brings_may_be_late() -> None:
+    found = both(([10, 20], {"watermark": 5}), ([9, 15], {"flush": True}), ([18], {"watermark": 1, "flush": True}))
+    assert found == [
+        [(10, "committed")],
+        [(9, "late"), (15, "committed"), (20, "committed")],
+        [(18, "late")],
+    ]
+
+
+def test_a_late_event_moves_nothing_and_an_aborted_one_does() -> None:
+    with app.open() as db:
+        db.run([Plain(ts=5, k=0, tags=None)])
+        assert db.run([Other(ts=5, k=0), Other(ts=6, k=0)], watermark=0)["status"].to_pylist() == ["late", "committed"]
+        assert db.run([Other(ts=3, k=0), Other(ts=6, k=0)], watermark=9)["status"].to_pylist() == ["late", "late"]
+        assert db.run([Other(ts=7, k=0)], watermark=0)["status"].to_pylist() == ["committed"]
+
+
+@pytest.mark.parametrize("delay", [2**63 - 1, 2**63, 2**70])
+def test_a_watermark_wider_than_all_times(delay: int) -> None:
+    times = [-(2**63), 0, 2**63 - 1]
+    found = both((times, {"watermark": delay}), ([], {"flush": True}), (times, {"watermark": delay}))
+    assert [ts for ts, _ in found[0] + found[1]] == times
+    assert found[2] == [(ts, "late") for ts in times]
+
+
+@pytest.mark.parametrize("log", ["changes", "input"])
+@pytest.mark.parametrize("snapshot_every", [1, 50])
+def test_the_frontier_of_a_batch_without_a_watermark_survives(log: str, snapshot_every: int) -> None:
+    with directory() as path:
+        with app.open(path, log=log, snapshot_every=snapshot_every, background=False) as db:
+            db.run([Other(ts=10, k=1)])
+            db.run([])
+            db.load(Log, [{"k": 9}])
+        with app.open(path, log=log) as db:
+            out = db.run([Other(ts=10, k=1), Other(ts=11, k=2)], watermark=0)
+            assert out["status"].to_pylist() == ["late", "committed"]
+
+
+def test_a_header_of_before_the_frontier_was_kept_is_read() -> None:
+    """Where nothing is said of what ran without a watermark, what comes first then is not late."""
+    assert Stream.read({"kind": "batch"}, {}).waiting == Waiting()
+    assert Stream.read({"stream": {"source": "query", "highest": 5}}, {}).waiting == Waiting(highest=5)
 
 
 # --- a stream's own numbers -------------------------------------------------------------------

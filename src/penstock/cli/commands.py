@@ -4,6 +4,7 @@
     run      an app over directories of Parquet files, on local Spark
     query    SQL over a state directory, now or as of a version
     history  every change of one record
+    check    every byte of a state directory: is it sound?
     bench    one workload, measured
 
 A command imports what it needs when it runs, so that --help is quick. What goes wrong on purpose
@@ -171,14 +172,23 @@ def run(
 @one_line_errors
 def query(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A state directory; its app is not needed.")],
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="A DuckDB query over its tables, by their names.")],
+    sql: Annotated[
+        str, typer.Argument(metavar="SQL", help="One DuckDB query over its tables, by their names; it can only read.")
+    ],
     version: Annotated[int | None, typer.Option(min=0, help="As of this version; default the newest.")] = None,
+    allow_files: Annotated[
+        bool,
+        typer.Option(
+            "--allow-files",
+            help="Let DuckDB do all it can: read and write files (COPY), several statements. Only for SQL of your own.",
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Ask a state directory, also while it is written to."""
     from penstock.cli import inspect
 
-    inspect.query(directory, sql, version=version, as_json=json)
+    inspect.query(directory, sql, version=version, allow_files=allow_files, as_json=json)
 
 
 @app.command()
@@ -193,6 +203,25 @@ def history(
     from penstock.cli import inspect
 
     inspect.history(directory, table, key, as_json=json)
+
+
+@app.command()
+@one_line_errors
+def check(
+    state: Annotated[Path, typer.Argument(metavar="STATE", help="A state directory; its app is not needed.")],
+    outcomes: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The directory of its outcomes, to be checked as well.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Read every byte of a state directory, also while it is written to: what is sound, what is not, and what to do.
+
+    The exit code is 1 where something is damaged, and 0 otherwise.
+    """
+    from penstock.cli.check import run_check
+
+    if not run_check(state, outcomes=outcomes, as_json=json):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -8,7 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 from rich.console import Console
 from rich.markup import escape
@@ -19,12 +18,9 @@ from penstock.errors import InputError
 from penstock.publish.reading import Directory
 
 
-def query(path: Path, sql: str, *, version: int | None, as_json: bool) -> None:
+def query(path: Path, sql: str, *, version: int | None, allow_files: bool, as_json: bool) -> None:
     view = Directory(path).view(version)
-    try:
-        rows = view.sql(sql)
-    except duckdb.Error as error:
-        raise InputError(f"the query failed: {str(error).splitlines()[0]}") from None
+    rows = view.sql(sql, allow_files=allow_files)
     _show(rows, {"version": view.version}, f"version {view.version}", as_json)
 
 

@@ -7,13 +7,14 @@ process before or after the k-th, or to raise ENOSPC there.
     create, write, fsync, close        a new file, never an existing one, through its descriptor
     open, size, pread                  reading
     overwrite                          a few bytes in place, not synced: hints only
+    write_at, truncate, chmod          a list that only grows: its end, and what a torn write left there
     link, rename, unlink, mkdir, rmdir names
     listdir, stat, fsync_dir           directories
     lock_file, unlock_file             between processes
     mutex, thread                      between threads of this process
 
 Invariants:
-- Files are made 0600 and directories 0700; outcomes, which others read, are the exception.
+- Files are made 0600 and directories 0700; only `chmod` opens a file to others.
 - What a full, failing, read-only or forbidden disk says becomes a StateError with the path, what
   happened and what to do. A file that is absent, or in the way, stays an OSError: the caller knows
   what that means.
@@ -26,6 +27,7 @@ import errno
 import fcntl
 import os
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -47,9 +49,15 @@ REMEDY = {
     errno.ENOTDIR: "a state directory must be a directory: name another one",
     errno.EISDIR: "a directory is where a file should be: move it away, and restore the file from a backup",
     errno.ELOOP: "a symbolic link is where a file should be: replace it by the file",
+    errno.ENAMETOOLONG: "name a directory by a shorter path",
     errno.EMFILE: "raise the limit on open files (ulimit -n), then reopen the state directory",
 }
 
+# What a file is made with: its owner's alone.
+PRIVATE = 0o600
+
+# Small enough to stop within, large enough to read at full speed.
+PIECE = 1 << 20
 # Linux takes at most 1024 buffers in one writev (IOV_MAX).
 BUFFERS_PER_WRITE = 1024
 
@@ -67,8 +75,6 @@ class Mutex(Protocol):
 
 
 class Disk:
-    file_mode, folder_mode = 0o600, 0o700
-
     @contextmanager
     def step(self, what: str, path: Path) -> Iterator[None]:
         try:
@@ -81,12 +87,12 @@ class Disk:
 
     def create(self, path: Path) -> int:
         with self.step("create", path):
-            return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, self.file_mode)
+            return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, PRIVATE)
 
     def touch(self, path: Path) -> int:
         """Opens the file for writing, and makes it where there is none."""
         with self.step("open", path):
-            return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+            return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, PRIVATE)
 
     def write(self, fd: int, buffers: Sequence[memoryview], path: Path) -> None:
         with self.step("write", path):
@@ -122,15 +128,47 @@ class Disk:
                 got += n
             return buffer.slice(0, got)
 
+    def drop_cached(self, fd: int) -> None:
+        """What is read of the file from now on comes from the device, where the system lets us ask for that."""
+        if hasattr(os, "posix_fadvise"):
+            with suppress(OSError):
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def crc(self, fd: int, length: int, offset: int, path: Path, told: Callable[[int], None]) -> int | None:
+        """The crc32 of so many bytes, read in pieces; told of the length of each. None where the file ends before."""
+        crc, end = 0, offset + length
+        while offset < end:
+            data = self.pread(fd, min(PIECE, end - offset), offset, path)
+            if len(data) == 0:
+                return None
+            crc, offset = zlib.crc32(data, crc), offset + len(data)
+            told(len(data))
+        return crc
+
     def overwrite(self, path: Path, data: bytes) -> None:
         """The file holds just these bytes, unless a crash tears them."""
         with self.step("write", path):
-            fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
+            fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, PRIVATE)
             try:
                 os.pwrite(fd, data, 0)
                 os.ftruncate(fd, len(data))
             finally:
                 os.close(fd)
+
+    def write_at(self, fd: int, data: bytes, offset: int, path: Path) -> None:
+        with self.step("write", path):
+            left = memoryview(data)
+            while left:
+                n = os.pwrite(fd, left, offset)
+                left, offset = left[n:], offset + n
+
+    def truncate(self, fd: int, length: int, path: Path) -> None:
+        with self.step("cut", path):
+            os.ftruncate(fd, length)
+
+    def chmod(self, fd: int, mode: int, path: Path) -> None:
+        with self.step("set the mode of", path):
+            os.fchmod(fd, mode)
 
     def link(self, old: Path, new: Path) -> None:
         with self.step("link", new):
@@ -146,7 +184,7 @@ class Disk:
 
     def mkdir(self, path: Path) -> None:
         with self.step("create", path):
-            os.mkdir(path, self.folder_mode)
+            os.mkdir(path, 0o700)
 
     def rmdir(self, path: Path) -> None:
         with self.step("remove", path):
@@ -174,9 +212,9 @@ class Disk:
     def mutex(self) -> Mutex:
         return threading.Lock()
 
-    def thread(self, work: Callable[[], None], name: str) -> threading.Thread:
-        """Begins to work, beside the caller."""
-        thread = threading.Thread(target=work, name=name)
+    def thread(self, work: Callable[[], None], name: str, *, daemon: bool = False) -> threading.Thread:
+        """Begins to work, beside the caller; a daemon may be cut off by the end of the process."""
+        thread = threading.Thread(target=work, name=name, daemon=daemon)
         thread.start()
         return thread
 
@@ -196,21 +234,13 @@ class Disk:
         finally:
             self.close(fd)
 
-    def write_new(self, path: Path, buffers: Sequence[memoryview]) -> None:
+    def write_new(self, path: Path, buffers: Sequence[memoryview], mode: int = PRIVATE) -> None:
         """A new file whose bytes are durable on return; its name is not, until `fsync_dir`."""
         fd = self.create(path)
         try:
+            if mode != PRIVATE:
+                self.chmod(fd, mode, path)
             self.write(fd, buffers, path)
-            self.fsync(fd, path)
-        finally:
-            self.close(fd)
-
-    def fill_new(self, path: Path, fill: Callable[[Any], None]) -> None:
-        """The same for bytes that come one after the other: `fill` gets a file to write them to."""
-        fd = self.create(path)
-        try:
-            with self.step("write", path), os.fdopen(fd, "wb", closefd=False) as file:
-                fill(file)
             self.fsync(fd, path)
         finally:
             self.close(fd)

@@ -31,6 +31,7 @@ SNAPSHOTS = "snapshots"
 UNFINISHED = {"writer.lock", "writer.json", "writer.json.tmp", "penstock.json.tmp", LOG, SNAPSHOTS}
 # What a streaming query keeps beside the state; it may be there before the first batch opens the directory.
 BESIDE = {"checkpoint", "sources"}
+DRAINED = "drained"  # what it notes at its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def read_origin(disk: Disk, path: Path) -> Origin:
 
 def read_identity(disk: Disk, path: Path) -> dict[str, Any]:
     """The identity of an existing state directory; FileNotFoundError where there is none."""
-    content = read_sealed(disk, path / IDENTITY)
+    content = read_sealed(disk, path / IDENTITY, "app", "tables")
     content.pop("log", None)
     return content
 

@@ -6,6 +6,8 @@ scan. Commits extend it while a snapshot's pruning, in another thread, cuts it: 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from penstock.commit.disk import Mutex
 from penstock.commit.retain import oldest_kept
 from penstock.commit.scan import Entry, Scan
@@ -18,12 +20,19 @@ LOG_BYTES_MIN = 64 << 20
 LOG_TO_SNAPSHOT = 4
 
 
+class Found(NamedTuple):
+    """A batch: its commit, and the version that it made."""
+
+    commit: int
+    version: int
+
+
 class Index:
     def __init__(self, found: Scan, mutex: Mutex) -> None:
         self._mutex = mutex
         self.seq, newest = found.newest
         self.version, self.last_id, self.hash = newest.version, newest.last_id, newest.hash
-        self.damaged = [entry for entry in found.segments.values() if isinstance(entry, StateError)]
+        self.damaged = {seq: entry for seq, entry in found.segments.items() if isinstance(entry, StateError)}
         self._entries = {seq: entry for seq, entry in sorted(found.segments.items()) if isinstance(entry, Entry)}
         self._ids = {entry.id: seq for seq, entry in self._entries.items() if entry.id is not None}
         self._snapshots = found.sound
@@ -37,17 +46,28 @@ class Index:
             self.seq, self.version, self.last_id, self.hash = seq, entry.version, entry.last_id, entry.hash
             self._log_bytes += entry.size
 
-    def find(self, id: int) -> int | None:
+    def find(self, id: int) -> Found | None:
         with self._mutex:
-            return self._ids.get(id)
+            seq = self._ids.get(id)
+            return None if seq is None else Found(seq, self._entries[seq].version)
 
-    def find_version(self, version: int) -> int | None:
+    def find_version(self, version: int) -> Found | None:
         """The batch that made a version, not a load after it, which has the same version."""
         with self._mutex:
             batches = (
                 seq for seq, entry in self._entries.items() if entry.version == version and entry.kind == "batch"
             )
-            return min(batches, default=None)
+            seq = min(batches, default=None)
+            return None if seq is None else Found(seq, version)
+
+    def mend(self, found: Scan) -> None:
+        """A second look at what was damaged: what could only not be read then is as good as the rest."""
+        with self._mutex:
+            again = {seq: found.segments[seq] for seq in self.damaged if seq in found.segments}
+            sound = {seq: entry for seq, entry in again.items() if isinstance(entry, Entry)}
+            self.damaged = {seq: entry for seq, entry in again.items() if isinstance(entry, StateError)}
+            self._entries = dict(sorted({**self._entries, **sound}.items()))
+            self._ids |= {entry.id: seq for seq, entry in sound.items() if entry.id is not None}
 
     @property
     def oldest_id(self) -> int | None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,7 +44,7 @@ from penstock.commit.identity import (
     write_identity,
     write_origin,
 )
-from penstock.commit.index import Index
+from penstock.commit.index import Found, Index
 from penstock.commit.lock import WriterLock
 from penstock.commit.log import Segment, encode
 from penstock.commit.recover import Recovery, look, read_commit, recover
@@ -125,20 +125,20 @@ class Journal:
             found = _settle(disk, path)
             if found.origin.directory is None:
                 found = _give_origin(disk, path, found)
+            return cls(
+                path,
+                disk,
+                identity,
+                found,
+                lock=lock,
+                log=log,
+                retain=retain,
+                snapshot_every=snapshot_every,
+                background=background,
+            )
         except BaseException:
             lock.release()
             raise
-        return cls(
-            path,
-            disk,
-            identity,
-            found,
-            lock=lock,
-            log=log,
-            retain=retain,
-            snapshot_every=snapshot_every,
-            background=background,
-        )
 
     @classmethod
     def read_only(cls, path: str | os.PathLike[str], *, disk: Disk | None = None) -> Journal:
@@ -167,7 +167,7 @@ class Journal:
             try:
                 self._disk.write_new(prepared.file, encoded.pieces)
             except BaseException:
-                self.forget(prepared)
+                self._discard(prepared)
                 raise
         return prepared
 
@@ -177,22 +177,26 @@ class Journal:
         with self._breaking():
             try:
                 lock.verify()
-                self._link(prepared)
             except BaseException:
-                with suppress(StateError):  # What went wrong first says whether it may have happened.
-                    self.forget(prepared)
+                self._discard(prepared)
                 raise
             with committing(entry.version, None, entry.kind):
+                self._link(prepared)
                 self.forget(prepared)
                 self._disk.fsync_dir(self.path / LOG)
-            self._index.add(seq, entry)
-            with committing(entry.version, True, entry.kind):
-                self._disk.overwrite(self.path / HEAD, head_bytes(seq, entry.hash))
+                with committing(entry.version, True, entry.kind):
+                    self._index.add(seq, entry)
+                    self._disk.overwrite(self.path / HEAD, head_bytes(seq, entry.hash))
 
     def forget(self, prepared: Prepared) -> None:
         """What was prepared is not to happen; or has, under its own name."""
         with suppress(FileNotFoundError):
             self._disk.unlink(prepared.file)
+
+    def _discard(self, prepared: Prepared) -> None:
+        """As `forget`, after a failure, which is to be told: the next writer removes the file otherwise."""
+        with suppress(OSError, StateError):
+            self.forget(prepared)
 
     def recover(self, upto: int | None = None, *, oldest: bool = False, skip: Collection[str] = ()) -> Recovery:
         """The newest state, or that of version `upto`: a base and the segments after it, without the parts to skip.
@@ -201,11 +205,6 @@ class Journal:
         """
         lazy = self._lock is not None and upto is None and not oldest
         recovery = recover(self._disk, self.path, upto, oldest=oldest, skip=skip, lazy=lazy)
-        if lazy and recovery.scan.newest[0] != self.seq:
-            raise StateError(
-                f"fenced: state directory {self.path} is at commit {recovery.scan.newest[0]}, but this writer is at "
-                f"{self.seq}; nothing more is written"
-            )
         if self._lock is None:
             self._index = Index(recovery.scan, self._disk.mutex())
         self._index.drop_snapshots(recovery.damaged)
@@ -213,21 +212,22 @@ class Journal:
 
     def outcomes(self, id: int, only: Collection[str] | None = None) -> Segment | None:
         """The commit of the batch with that id; None if the id is newer than all."""
-        seq = self._index.find(id)
-        if seq is not None:
-            try:
-                return read_commit(self._disk, self.path, seq, only)
-            except StateError:
-                if self._disk.exists(segment_path(self.path, seq)):
-                    raise
+        found = self._found(lambda: self._index.find(id))
+        if found is not None:
+            with committing(found.version, True):
+                try:
+                    return read_commit(self._disk, self.path, found.commit, only)
+                except StateError:
+                    if self._disk.exists(segment_path(self.path, found.commit)):
+                        raise
         elif self._lock is None:
             self._index = look(self._disk, self.path, lambda found: Index(found, self._disk.mutex()))
-            if (seq := self._index.find(id)) is not None:
-                return read_commit(self._disk, self.path, seq, only)
+            if (found := self._index.find(id)) is not None:
+                return read_commit(self._disk, self.path, found.commit, only)
         if self.last_id is None or id > self.last_id:
             return None
-        if self._index.damaged:
-            raise self._index.damaged[0]
+        for damaged in self._index.damaged.values():
+            raise damaged
         raise StateError(
             f"batch {id} is not retained any more in state directory {self.path}: "
             f"the oldest is {self._index.oldest_id}; open it with a larger retain to keep more"
@@ -235,12 +235,20 @@ class Journal:
 
     def batch(self, version: int, only: Collection[str] | None = None) -> Segment:
         """The commit that made a version."""
-        seq = self._index.find_version(version)
-        if seq is None and self._index.damaged:
-            raise self._index.damaged[0]  # It may be this one: what version it has cannot be read.
-        if seq is None:
+        found = self._found(lambda: self._index.find_version(version))
+        if found is None:
+            for damaged in self._index.damaged.values():
+                raise damaged  # It may be this one: what version it has cannot be read.
             raise StateError(f"version {version} is not retained in state directory {self.path}")
-        return read_commit(self._disk, self.path, seq, only)
+        return read_commit(self._disk, self.path, found.commit, only)
+
+    def _found(self, find: Callable[[], Found | None]) -> Found | None:
+        """A commit by what the writer keeps of it; where some could not be read, it looks at those again."""
+        found = find()
+        if found is None and self._lock is not None and self._index.damaged:
+            self._index.mend(scan(self._disk, self.path))
+            found = find()
+        return found
 
     def snapshot(self, header: dict[str, Any], tables: dict[str, pa.Table], *, wait: bool = False) -> None:
         """Saves the state after the newest commit, then prunes; skipped while one is running or has just been made.
@@ -258,7 +266,10 @@ class Journal:
         if wait or not self._background:
             self._save(lock, whole)
             return
-        self._thread = self._disk.thread(partial(self._save_aside, lock, whole), "penstock-snapshot")
+        try:
+            self._thread = self._disk.thread(partial(self._save_aside, lock, whole), "penstock-snapshot")
+        except RuntimeError:  # No thread is to be had.
+            self._save(lock, whole)
 
     @property
     def seq(self) -> int:
@@ -331,10 +342,15 @@ class Journal:
     def _link(self, prepared: Prepared) -> None:
         final = segment_path(self.path, prepared.seq)
         try:
-            with committing(prepared.entry.version, None, prepared.entry.kind):
-                self._disk.link(prepared.file, final)
+            self._disk.link(prepared.file, final)
         except (FileExistsError, FileNotFoundError) as error:
-            raise StateError(f"fenced: another writer was at {final}; nothing more is written") from error
+            self._discard(prepared)
+            fenced = StateError(f"fenced: another writer was at {final}; nothing more is written")
+            fenced.committed = False
+            raise fenced from error
+        except BaseException:
+            self._discard(prepared)
+            raise
 
     def _stamp(self, header: dict[str, Any], seq: int) -> dict[str, Any]:
         kind, id = header.get("kind", "batch"), header.get("id")

@@ -23,6 +23,7 @@ import os
 import secrets
 import socket
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,24 +33,26 @@ from penstock.errors import StateError
 
 LOCK = "writer.lock"
 OWNER = "writer.json"
+TAG = 8  # letters of a token that are enough to tell its files from others
 
 
 class WriterLock:
-    def __init__(self, disk: Disk, path: Path, fd: int, epoch: int) -> None:
+    def __init__(self, disk: Disk, path: Path) -> None:
         self.path = path
-        self.epoch = epoch
+        self.epoch = 0
         self._disk = disk
-        self._fd = fd
+        self._fd = -1
         self._token = secrets.token_hex(16)
         self._pid = os.getpid()
 
     @classmethod
     def acquire(cls, disk: Disk, path: Path) -> WriterLock:
-        fd = disk.touch(path / LOCK)
+        lock = cls(disk, path)
+        lock._fd = disk.touch(path / LOCK)
         try:
-            disk.lock_file(fd)
+            disk.lock_file(lock._fd)
         except OSError as error:
-            disk.close(fd)
+            lock.release()
             if not isinstance(error, BlockingIOError):
                 raise StateError(
                     f"cannot lock {path / LOCK}: {error.strerror}; keep the state directory on a file system with flock"
@@ -58,10 +61,11 @@ class WriterLock:
                 f"state directory {path} is open for writing by {_owner(disk, path)}; "
                 "close it or open another directory"
             ) from error
-        lock = cls(disk, path, fd, _read(disk, path).get("epoch", 0) + 1)
         try:
+            lock.epoch = _read(disk, path).get("epoch", 0) + 1
             owner = {"epoch": lock.epoch, "token": lock._token, "pid": lock._pid, "host": socket.gethostname()}
             disk.replace(path / OWNER, seal(owner))
+            _forget_in_children(lock)
         except OSError as error:
             lock.release()
             raise StateError(
@@ -71,13 +75,12 @@ class WriterLock:
         except BaseException:
             lock.release()
             raise
-        _forget_in_children(lock)
         return lock
 
     @property
     def tag(self) -> str:
         """For the names of what this writer is making, so that no two writers ever make the same file."""
-        return self._token[:8]
+        return self._token[:TAG]
 
     def check_process(self) -> None:
         """Raises in a forked child, and after the release."""
@@ -111,13 +114,27 @@ class WriterLock:
     def release(self) -> None:
         if self._fd >= 0 and self._pid == os.getpid():
             fd, self._fd = self._fd, -1
-            self._disk.unlock_file(fd)
-            self._disk.close(fd)
+            try:
+                with suppress(OSError):  # Closing the descriptor unlocks it too.
+                    self._disk.unlock_file(fd)
+            finally:
+                self._disk.close(fd)
+
+    def __del__(self) -> None:
+        self.release()  # Whoever was to keep it may have been interrupted before it did.
 
     def _fenced(self, why: str) -> StateError:
         return StateError(
             f"fenced: state directory {self.path} has another writer now ({why}); nothing more is written"
         )
+
+
+def writer_tag(disk: Disk, path: Path) -> str:
+    """The tag of the last writer, which may still be at work; "" where there was none."""
+    try:
+        return str(read_sealed(disk, path / OWNER, "token")["token"])[:TAG]
+    except FileNotFoundError:
+        return ""
 
 
 def _read(disk: Disk, path: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,15 @@ class SegmentFile:
         parts = {name: _part(self._disk, self._fd, self.path, self.contents, name) for name in names}
         return Segment(self.contents.header, parts)
 
+    def verify(self, told: Callable[[int], None]) -> None:
+        """Reads every byte again, from the device where that can be; keeps nothing of it."""
+        self._disk.drop_cached(self._fd)
+        contents = _contents(self._disk, self._fd, self.path)
+        told(contents.start)
+        for name, (offset, length, crc) in contents.parts.items():
+            if self._disk.crc(self._fd, length, contents.start + offset, self.path, told) != crc:
+                raise _damaged_part(self.path, name)
+
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
@@ -185,7 +194,7 @@ def _part(disk: Disk, fd: int, path: Path, contents: Contents, name: str) -> pa.
     offset, length, crc = contents.parts[name]
     data = disk.pread(fd, length, contents.start + offset, path)
     if len(data) != length or zlib.crc32(data) != crc:
-        raise damaged(path, f"the checksum of its part {name!r} does not hold")
+        raise _damaged_part(path, name)
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()
 
@@ -200,6 +209,10 @@ def _hash(text: bytes) -> str:
 
 def damaged(path: Path, how: str) -> StateError:
     return StateError(f"{path} is damaged: {how}; restore it from a backup")
+
+
+def _damaged_part(path: Path, name: str) -> StateError:
+    return damaged(path, f"the checksum of its part {name!r} does not hold")
 
 
 class _Pieces:

@@ -20,7 +20,7 @@ from typing import TypeVar
 from penstock.commit.chain import wrong_place
 from penstock.commit.disk import Disk
 from penstock.commit.log import Segment, SegmentFile, damaged, read_segment
-from penstock.commit.scan import Scan, check_entry, origin_of, scan, segment_path, snapshot_path, sound
+from penstock.commit.scan import Scan, check_entry, keep, origin_of, scan, segment_path, snapshot_path, sound
 from penstock.commit.snapshot import Snapshot, read_snapshot
 from penstock.errors import StateError
 
@@ -144,7 +144,7 @@ def _base(disk: Disk, seen: Scan, upto: int | None, passed_over: dict[int, State
             try:
                 return read_snapshot(disk, snapshot_path(seen.path, seq), manifest)
             except StateError as error:
-                passed_over[seq] = error
+                passed_over[seq] = keep(error)
     return None
 
 

@@ -82,6 +82,9 @@ class Scan:
     def oldest(self) -> int:
         """The oldest version that can be read: 0 as long as no segment was pruned."""
         first = min(self.sound, default=0)
+        for seq, found in self.snapshots.items():
+            if isinstance(found, StateError) and unreadable(found) and (seq < first or not self.sound):
+                raise found
         whole = all(seq in self.segments for seq in range(1, first + 1))
         return 0 if whole else self.sound[first].version
 
@@ -122,13 +125,13 @@ def scan(disk: Disk, path: Path) -> Scan:
         try:
             found.snapshots[seq] = _manifest(disk, path, seq, found.origin)
         except StateError as error:
-            found.snapshots[seq] = error
+            found.snapshots[seq] = keep(error)
     for seq in segments:
         try:
             found.segments[seq] = entry_of(disk, path, seq, found.origin)
         except StateError as error:
             if not isinstance(error.__cause__, FileNotFoundError):  # Else it was pruned since it was listed.
-                found.segments[seq] = error
+                found.segments[seq] = keep(error)
     _check_chain(found)
     return found
 
@@ -255,6 +258,20 @@ def _manifest(disk: Disk, path: Path, seq: int, origin: Origin) -> Manifest:
 
 def lost(path: Path, seq: int) -> StateError:
     return StateError(f"{segment_path(path, seq)} is missing: it was committed; restore it from a backup")
+
+
+def keep(error: StateError) -> StateError:
+    """An error to be looked at later: without the frames that it came through, which hold whatever they had open."""
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__
+    return error
+
+
+def unreadable(error: StateError) -> bool:
+    """Whether a file is not damaged, as far as anyone knows: the disk did not let us see."""
+    return isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError)
 
 
 def sound(entry: Entry | StateError) -> Entry:

@@ -41,9 +41,13 @@ def unseal(data: bytes, path: Path) -> dict[str, Any]:
     return dict(content)
 
 
-def read_sealed(disk: Disk, path: Path) -> dict[str, Any]:
-    """The content; FileNotFoundError where there is no such file."""
-    return unseal(disk.read(path), path)
+def read_sealed(disk: Disk, path: Path, *names: str) -> dict[str, Any]:
+    """The content, which has these names; FileNotFoundError where there is no such file."""
+    content = unseal(disk.read(path), path)
+    missing = [name for name in names if name not in content]
+    if missing:
+        raise StateError(f"{path} is damaged: it is another file, without {missing[0]!r}; restore it from a backup")
+    return content
 
 
 def _crc(content: dict[str, Any]) -> int:

@@ -88,15 +88,10 @@ def write_snapshot(disk: Disk, root: Path, snapshot: Snapshot, tag: str, verify:
 
 def read_manifest(disk: Disk, path: Path) -> Manifest:
     """The manifest, if it is sound and every file of it is there in its full length."""
-    try:
-        content = read_sealed(disk, path / MANIFEST)
-    except OSError as error:
-        raise StateError(f"{path / MANIFEST} is missing; restore it from a backup") from error
-    ours = content.get("directory"), content.get("stands_on")
-    manifest = Manifest(content["seq"], content["header"], content["files"], *ours)
-    if snapshot_name(manifest.seq) != path.name:
-        raise StateError(f"{path / MANIFEST} is damaged: it belongs to snapshot {manifest.seq}")
+    manifest = read_manifest_alone(disk, path)
     for name, file in manifest.files.items():
+        if not _names_a_file(name):
+            raise StateError(f"{path / MANIFEST} is damaged: it names a table {name!r}")
         try:
             size = disk.stat(path / f"{name}.arrow").st_size
         except OSError as error:
@@ -106,9 +101,34 @@ def read_manifest(disk: Disk, path: Path) -> Manifest:
     return manifest
 
 
+def read_manifest_alone(disk: Disk, path: Path) -> Manifest:
+    try:
+        content = read_sealed(disk, path / MANIFEST, "seq", "header", "files")
+    except OSError as error:
+        raise StateError(f"{path / MANIFEST} is missing; restore it from a backup") from error
+    ours = content.get("directory"), content.get("stands_on")
+    manifest = Manifest(content["seq"], content["header"], content["files"], *ours)
+    if snapshot_name(manifest.seq) != path.name:
+        raise StateError(f"{path / MANIFEST} is damaged: it belongs to snapshot {manifest.seq}")
+    return manifest
+
+
 def read_snapshot(disk: Disk, path: Path, manifest: Manifest) -> Snapshot:
     tables = {name: _read_table(disk, path / f"{name}.arrow", file) for name, file in manifest.files.items()}
     return Snapshot(manifest.seq, manifest.header, tables, manifest.directory, manifest.stands_on)
+
+
+def verify_table(disk: Disk, path: Path, file: dict[str, int], told: Callable[[int], None]) -> None:
+    """Reads every byte of a table's file, from the device where that can be; keeps nothing of it."""
+    fd = _open_table(disk, path)
+    try:
+        disk.drop_cached(fd)
+        if disk.size(fd) != file["size"]:
+            raise StateError(f"{path} is damaged: it has {disk.size(fd)} bytes, not {file['size']}")
+        if disk.crc(fd, file["size"], 0, path, told) != file["crc32"]:
+            raise _damaged_table(path)
+    finally:
+        disk.close(fd)
 
 
 def remove_snapshot(disk: Disk, path: Path) -> None:
@@ -137,10 +157,16 @@ def _beside_another() -> Iterator[None]:
             raise
 
 
+def _names_a_file(table: str) -> bool:
+    """Account, or held:Transfer: no separator, nothing that climbs out of the directory."""
+    return all(part.isidentifier() for part in table.split(":"))
+
+
 def _fill(disk: Disk, path: Path, snapshot: Snapshot) -> Manifest:
     files: dict[str, dict[str, int]] = {}
     for name, table in snapshot.tables.items():
-        check_file_name(name)
+        if not _names_a_file(name):
+            raise StateError(f"table {name!r} cannot be kept: its name becomes a file's; rename it")
         pieces = serialise(table, file=True)
         size, crc = measure(pieces)
         disk.write_new(path / f"{name}.arrow", pieces)
@@ -152,22 +178,24 @@ def _fill(disk: Disk, path: Path, snapshot: Snapshot) -> Manifest:
     return Manifest(snapshot.seq, snapshot.header, files, **ours)
 
 
-def check_file_name(table: str) -> None:
-    """Account, or held:Transfer: no separator, nothing that climbs out of the directory."""
-    if not all(part.isidentifier() for part in table.split(":")):
-        raise StateError(f"table {table!r} cannot be kept in a file of that name; name it as Python names a variable")
-
-
 def _read_table(disk: Disk, path: Path, file: dict[str, int]) -> pa.Table:
-    try:
-        fd = disk.open(path)
-    except OSError as error:
-        raise StateError(f"{path} is missing; restore it from a backup") from error
+    fd = _open_table(disk, path)
     try:
         data = disk.pread(fd, file["size"], 0, path)
     finally:
         disk.close(fd)
     if len(data) != file["size"] or zlib.crc32(data) != file["crc32"]:
-        raise StateError(f"{path} is damaged: its checksum does not hold; restore it from a backup")
+        raise _damaged_table(path)
     with pa.ipc.open_file(data) as reader:
         return reader.read_all()
+
+
+def _open_table(disk: Disk, path: Path) -> int:
+    try:
+        return disk.open(path)
+    except OSError as error:
+        raise StateError(f"{path} is missing; restore it from a backup") from error
+
+
+def _damaged_table(path: Path) -> StateError:
+    return StateError(f"{path} is damaged: its checksum does not hold; restore it from a backup")

@@ -69,7 +69,7 @@ class Declarations:
 
     def _add_table(self, cls: type) -> TableDef:
         where = _where("table", cls)
-        self._refuse_twice(cls.__name__, where)
+        self._refuse_name(cls.__name__, where)
         columns = []
         checks = tuple(v for v in vars(cls).values() if isinstance(v, CheckDef))
         _refuse_extras(cls, where, checks)
@@ -93,7 +93,7 @@ class Declarations:
 
     def _add_event(self, cls: type) -> EventDef:
         where = _where("event", cls)
-        self._refuse_twice(cls.__name__, where)
+        self._refuse_name(cls.__name__, where)
         _refuse_extras(cls, where, ())
         fields = []
         marks: dict[str, str] = {}
@@ -142,6 +142,7 @@ class Declarations:
             raise DeclarationError(
                 f"{where}: event '{event.name}' already runs transaction '{other.name}'; an event has one outcome"
             )
+        _refuse_odd(function.__name__, where)
         return TransactionDef(function.__name__, function, event)
 
     def _event_of(self, annotation: Any, function: Callable[..., Any], where: str) -> EventDef:
@@ -156,7 +157,8 @@ class Declarations:
             raise DeclarationError(f"{where}: {annotation!r} is not an event of app '{self.program.name}' ({declared})")
         return found
 
-    def _refuse_twice(self, name: str, where: str) -> None:
+    def _refuse_name(self, name: str, where: str) -> None:
+        _refuse_odd(name, where)
         # DuckDB's names ignore case, so Account and account would be one table there.
         taken = [t.name for t in self.program.tables] + [e.name for e in self.program.events]
         if name.lower() in {other.lower() for other in taken}:
@@ -203,6 +205,12 @@ def _refuse_extras(cls: type, where: str, checks: tuple[CheckDef, ...]) -> None:
         raise DeclarationError(f"{where}: '{name}' needs a type: {name}: {type(value).__name__} = {value!r}")
 
 
+def _refuse_odd(name: str, where: str) -> None:
+    """Names become names in generated source, and files' names: those of a class made by hand may be anything."""
+    if not name.isidentifier():
+        raise DeclarationError(f"{where}: {name!r} is not a name; use letters, digits and _, and no digit first")
+
+
 def _annotations(cls: type) -> dict[str, Any]:
     """The class's own annotations, in order; strings (future annotations) are evaluated where the class stands."""
     raw = inspect.get_annotations(cls)
@@ -210,6 +218,7 @@ def _annotations(cls: type) -> dict[str, Any]:
     scope = {**frame.f_globals, **frame.f_locals} if frame is not None else vars(sys.modules[cls.__module__])
     out = {}
     for name, annotation in raw.items():
+        _refuse_odd(name, f"'{cls.__name__}'")
         if isinstance(annotation, str):
             try:
                 annotation = eval(annotation, scope)

@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
+from penstock.declare.fingerprint import Fingerprint, fingerprint
 from penstock.declare.model import EventDef, TableDef
 from penstock.errors import Aborted, DeclarationError, InputError, PenstockError
 
@@ -134,6 +135,7 @@ class Udf:
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
         self._compiled: Any = None
+        self._fingerprint: Fingerprint | None = None
 
     def __reduce__(self) -> Any:
         return Udf, (self.function,)  # what it compiled to stays in this process
@@ -144,8 +146,16 @@ class Udf:
         if self._compiled is None:
             import numba
 
+            # What is a constant in the one has to be in the other, whatever the user changes afterwards.
+            self._fingerprint = fingerprint(self.function)
             self._compiled = numba.njit(nogil=True)(self.function)
         return self._compiled
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Of what it was compiled from."""
+        assert self.compiled and self._fingerprint is not None
+        return self._fingerprint
 
     def __call__(self, *args: Any) -> Any:
         """Call it as plain Python: inside the reference this is the compiled function."""
@@ -169,4 +179,6 @@ def udf(function: Callable[..., Any]) -> Udf:
     """Mark a scalar function so that transactions may call it; numba compiles it."""
     if not isinstance(function, types.FunctionType):
         raise DeclarationError(f"@ps.udf marks a plain function, not {function!r}")
+    if not function.__name__.isidentifier():
+        raise DeclarationError(f"@ps.udf marks a function with a name, not {function.__name__}; write it with def")
     return Udf(function)

@@ -126,7 +126,7 @@ def to_python(value: Any, type_: Type, *, where: str) -> Any:
             return value.replace(tzinfo=utc) if value.tzinfo is None else value.astimezone(utc)
         if kind == "date" and isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
             return value
-    except (ValueError, _decimal.InvalidOperation):
+    except (ValueError, OverflowError, _decimal.InvalidOperation):
         pass
     raise DeclarationError(f"{where}: {value!r} is not a {type_}")
 

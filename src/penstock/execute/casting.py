@@ -3,7 +3,7 @@
     Arrow column    --column()-->   pa.Array of type.arrow()     only casts that lose nothing
     Python values   --values()-->   pa.Array of type.arrow()     only types that mean the same
 
-An array that has the right type already is handed on as it is: no copy, no look at its values.
+An array that has the right type already is handed on as it is, without a copy, if it is sound (sound.py).
 Neither side ever guesses: a str is not a number, a float is not money, and a bool is not an int.
 """
 
@@ -20,6 +20,7 @@ import pyarrow.types as at
 
 from penstock.declare.types import INT_MAX, INT_MIN, Type
 from penstock.errors import InputError
+from penstock.execute.sound import refuse_unsound
 
 # Strings that came dictionary-encoded stay so where the caller asks for it.
 DICTIONARY = pa.dictionary(pa.int32(), pa.string())
@@ -62,12 +63,17 @@ _TAKES: dict[str, Callable[[pa.DataType], bool]] = {
 }
 
 
-def column(data: pa.ChunkedArray, type_: Type, *, where: str, dictionary: bool = False) -> pa.Array:
-    """The column as one array of the type; InputError, opening with `where`, if that would lose anything."""
+def column(
+    data: pa.ChunkedArray, type_: Type, *, where: str, dictionary: bool = False, sound: bool = False
+) -> pa.Array:
+    """The column as one array of the type; InputError, opening with `where`, if that would lose anything or its values
+    mean nothing. sound: whether these were looked at before."""
     try:
         array = _cast(_one_chunk(data, where), type_, where, dictionary)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputError(f"{where}: a {data.type} value is not a {type_} ({error}); {_GIVE[type_.kind]}") from None
+    if not sound:
+        refuse_unsound(array, type_, where=where)
     return array
 
 
@@ -103,7 +109,9 @@ def _cast(array: pa.Array, type_: Type, where: str, dictionary: bool) -> pa.Arra
 def _cast_list(array: pa.Array, type_: Type, where: str) -> pa.Array:
     assert type_.item is not None
     # take() drops what lies outside a slice or under a null list, so that only real items are judged.
-    array = array.cast(pa.list_(array.type.value_type)).take(pa.array(np.arange(len(array))))
+    value = array.type.value_type
+    value = pa.string() if at.is_string_view(value) else value  # which take() does not know
+    array = array.cast(pa.list_(value)).take(pa.array(np.arange(len(array))))
     items = _cast(array.values, type_.item, where, False)
     return pa.Array.from_buffers(type_.arrow(), len(array), array.buffers()[:2], array.null_count, 0, [items])
 
@@ -114,7 +122,7 @@ def values(data: Sequence[Any], type_: Type, *, where: Callable[[int], str]) -> 
     for i, value in enumerate(data):
         try:
             out.append(None if value is None else _value(value, type_))
-        except (ValueError, TypeError, decimal.InvalidOperation):
+        except (ValueError, TypeError, OverflowError, decimal.InvalidOperation):
             raise InputError(f"{where(i)}: needs {type_}, got {value!r}; {_GIVE[type_.kind]}") from None
     return pa.array(out, type_.arrow())
 
@@ -170,6 +178,7 @@ def _decimal(value: Any, type_: Type) -> decimal.Decimal:
 def _datetime(value: Any, type_: Type) -> datetime.datetime:
     # pandas' Timestamp is a datetime with nanoseconds.
     _need(isinstance(value, datetime.datetime) and not getattr(value, "nanosecond", 0))
+    # Near the ends of Python's years there may be no such time in UTC: an OverflowError.
     return value.replace(tzinfo=datetime.UTC) if value.tzinfo is None else value.astimezone(datetime.UTC)
 
 

@@ -8,7 +8,8 @@
       Arrow table
 
 Everything is checked here, once, before anything is applied: past this border no stage meets a
-wrong type, a null ts or a null key. An Arrow table of the right types passes without a copy.
+wrong type, a null ts or a null key, text that is no UTF-8 or a time that Python does not have. An Arrow table
+of the right types passes without a copy.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from penstock.declare.model import Column, EventDef, Program, TableDef
 from penstock.declare.objects import Event, EventType
 from penstock.errors import InputError
 from penstock.execute.casting import column, values
+from penstock.execute.sound import JUDGED, refuse_unsound
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,11 @@ class Arrived:
         return self.table.column(self.event.place(name))
 
 
-def events(program: Program, batch: Any) -> list[Arrived]:
-    """The batch by type of event; InputError if any of it cannot be taken."""
+def events(program: Program, batch: Any, *, sound: bool = False) -> list[Arrived]:
+    """The batch by type of event; InputError if any of it cannot be taken. sound: tables whose values were looked at
+    before, since they come from a log."""
     if isinstance(batch, Mapping):
-        return _from_tables(program, batch)
+        return _from_tables(program, batch, sound)
     if isinstance(batch, Event | str) or _is_arrow(batch) or not isinstance(batch, Iterable):
         raise InputError(
             f"app '{program.name}': a batch is a list of events or a dict of tables, {{Transfer: table}}; "
@@ -68,6 +71,8 @@ def key(table: TableDef, parts: tuple[Any, ...]) -> pa.Table:
     where = f"table '{table.name}'"
     arrays = []
     for c, part in zip(table.keys, parts, strict=True):
+        if part is None:
+            raise InputError(f"{_at(where, c)}: is null, which no key is; give it a value")
         arrays.append(values([part], c.type, where=lambda _, c=c: _at(where, c)))  # type: ignore[misc]
     return pa.table(arrays, names=[c.name for c in table.keys])
 
@@ -107,7 +112,7 @@ def _table_of_values(event: EventDef, records: list[dict[str, Any]], places: lis
     return pa.Table.from_arrays(arrays, schema=event.arrow())
 
 
-def _from_tables(program: Program, batch: Mapping[Any, Any]) -> list[Arrived]:
+def _from_tables(program: Program, batch: Mapping[Any, Any], sound: bool) -> list[Arrived]:
     out: list[Arrived] = []
     start = 0
     for who, data in batch.items():
@@ -119,19 +124,22 @@ def _from_tables(program: Program, batch: Mapping[Any, Any]) -> list[Arrived]:
             _refuse_unknown(where, "field", data, {f.name for f in event.fields})
             table = _table_of_values(event, data, range(len(data)))
         else:
-            table = _event_table(event, _arrow(data, where), where)
+            table = _event_table(event, _arrow(data, where), where, sound)
         out.append(Arrived(event, table, np.arange(start, start + table.num_rows, dtype=np.int64)))
         start += table.num_rows
     return out
 
 
-def _event_table(event: EventDef, data: pa.Table, where: str) -> pa.Table:
+def _event_table(event: EventDef, data: pa.Table, where: str, sound: bool) -> pa.Table:
     if _is_right(event, data):
+        for place, f in enumerate(event.fields):
+            if f.type.kind in JUDGED and not sound:
+                refuse_unsound(data.column(place).chunk(0), f.type, where=f"{where}, column '{f.name}'")
         return data
     arrays = {}
     for f in event.fields:
         at = f"{where}, column '{f.name}'"
-        array = column(_take(data, f.name, at), f.type, where=at, dictionary=True)
+        array = column(_take(data, f.name, at), f.type, where=at, dictionary=True, sound=sound)
         if f.name in (event.order, event.id) and array.null_count:
             raise InputError(f"{at}, row {_first_null(array)}: is null; every {event.name} needs its {f.name}")
         arrays[f.name] = array

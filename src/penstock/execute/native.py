@@ -1,22 +1,10 @@
-"""The native side: a plan's kernel, compiled once and kept on disk, and one batch run through it.
-
-The generated source is written to the cache directory under a name that holds a hash of all it is
-made from (the source, the helpers it calls, the udfs, the versions), and imported from there; numba
-keeps the machine code beside it. A second process finds both.
-"""
+"""The native side: a plan's kernel, compiled once and kept on disk (cache.py), and one batch run through it."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import os
-import sys
-import tempfile
-import threading
 from copy import copy
 from dataclasses import dataclass
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import numba as nb
@@ -24,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numba import types
 
-from penstock._version import __version__
 from penstock.declare.types import Type
 from penstock.execute import kernels, steps
 from penstock.execute.codegen.layout import FULL_LOG, Argument, table_arguments
 from penstock.execute.codegen.program import generate
 from penstock.execute.intake import Arrived
+from penstock.execute.modules import load_module
 from penstock.execute.order import Ordered
 from penstock.plan.ir import Plan
 from penstock.state import hashing, jit, prefetch, strings
@@ -37,8 +25,6 @@ from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
 from penstock.state.tables import Parts, Tables
 
-_loading = threading.Lock()
-_unfinished: list[str] = []  # modules that are being loaded
 # What generated source calls: a kernel kept on disk is good only for these very helpers.
 _HELPERS = (kernels, steps, hashing, jit, prefetch, strings)
 # Straight-line transactions write at most this often; loops grow the log when they need to.
@@ -92,10 +78,14 @@ class Kernel:
     # -- compiling --------------------------------------------------------------------------
 
     def _compile(self) -> Any:
-        module = load_module(self.source, self.names())
-        return compiled(module.kernel, tuple(numba_type(a) for a in self.layout.arguments))
+        return compiled(self.module(self.source).kernel, tuple(numba_type(a) for a in self.layout.arguments))
 
-    def names(self) -> dict[str, Any]:
+    def module(self, source: str, helpers: tuple[Any, ...] = ()) -> Any:
+        """A module generated from this plan; helpers: what it calls besides what every kernel does."""
+        whole = all(udf.fingerprint.whole for _, udf in self.plan.udfs)
+        return load_module(source, self._names(), (*_HELPERS, *helpers), whole=whole)
+
+    def _names(self) -> dict[str, Any]:
         """What generated source refers to and does not import: the udfs, and what one that fails gives."""
         out: dict[str, Any] = {f"raw_{name}": udf.compiled for name, udf in self.plan.udfs}
         blocks = [t.block for t in self.plan.transactions] + [c.block for c in self.plan.checks]
@@ -250,80 +240,3 @@ def numba_type(argument: Argument) -> Any:
 
 def _element(type_: Type) -> Any:
     return nb.from_dtype(np.dtype(dtype(type_)))
-
-
-# -- the cache on disk --------------------------------------------------------------------------
-
-
-def cache_directory() -> Path:
-    """Where compiled kernels are kept: PENSTOCK_CACHE_DIR, or the user's cache directory."""
-    chosen = os.environ.get("PENSTOCK_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
-
-
-def load_module(source: str, names: dict[str, Any], helpers: tuple[Any, ...] = ()) -> Any:
-    """A generated module; helpers: what it calls besides what every kernel does."""
-    digest = hashlib.sha256()
-    for text in (
-        source,
-        __version__,
-        nb.__version__,
-        sys.version,
-        *(_source_of(m) for m in (*_HELPERS, *helpers)),
-    ):
-        digest.update(text.encode())
-    name = f"penstock_kernel_{digest.hexdigest()[:24]}"
-    with _loading:  # a module that another thread is loading is not whole yet
-        return sys.modules.get(name) or _import(name, source, names)
-
-
-def _import(name: str, source: str, names: dict[str, Any]) -> Any:
-    path = _write(name, source)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    vars(module).update(names)
-    _unfinished.append(name)
-    sys.modules[name] = module  # numba finds a cached function's module by name
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        _unfinished.remove(name)
-    return module
-
-
-def _after_fork() -> None:
-    """The thread that was loading a module, and held the lock, is not in the child."""
-    global _loading
-    _loading = threading.Lock()
-    while _unfinished:
-        sys.modules.pop(_unfinished.pop(), None)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-def _source_of(module: Any) -> str:
-    return Path(module.__file__).read_text()
-
-
-def _write(name: str, source: str) -> Path:
-    """The source's file, written once; a directory that cannot be written to means compiling in each process."""
-    directory = cache_directory()
-    path = directory / f"{name}.py"
-    if path.exists():
-        return path
-    try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, temporary = tempfile.mkstemp(dir=directory, suffix=".tmp")
-    except OSError:
-        directory = Path(tempfile.mkdtemp(prefix="penstock-"))
-        path = directory / f"{name}.py"
-        handle, temporary = tempfile.mkstemp(dir=directory, suffix=".tmp")
-    with os.fdopen(handle, "w") as file:
-        file.write(source)
-    os.replace(temporary, path)
-    return path

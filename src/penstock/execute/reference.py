@@ -2,7 +2,7 @@
 
     state       {"Account": {("a",): {"balance": Dec}, ...}, ...}
     one event   body(event) -> convert what it returns -> checks; on an abort, put back what it touched
-    one batch   the events sorted by (ts, has an id, id, arrival), each as above
+    one batch   what is due of it and of what was held back, sorted by (ts, has an id, id, arrival), each as above
 
 This is what every other way of running a batch must equal, so it is written to be read and not to
 be fast. It shares only the Arrow border (intake) and the outcomes' columns with the engine. What a
@@ -14,6 +14,8 @@ transaction is undone and it goes to the caller of `run`.
 
 from __future__ import annotations
 
+import datetime
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +24,26 @@ from penstock.declare import objects
 from penstock.declare.model import EventDef, Program, TableDef
 from penstock.errors import Aborted, InputError
 from penstock.execute import intake
+from penstock.execute.asked import Asked
 from penstock.execute.uncompiled import EventView, Key, Row, Transaction, uncompiled
 from penstock.execute.values import convert, lift, lower
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An event that has arrived."""
+
+    event: EventDef
+    values: dict[str, Any]
+    place: tuple[Any, ...]  # ts, has an id, id, arrival: what events are ordered by
+
+    @property
+    def ts(self) -> int:
+        return int(self.place[0])
+
+
+_EPOCH, _MICROSECOND = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC), datetime.timedelta(microseconds=1)
+_NEVER = float("-inf")  # before every ts
 
 
 class Reference:
@@ -37,6 +57,10 @@ class Reference:
         self._checks = {t.name: [(c.text, uncompiled(c.function)) for c in t.checks] for t in program.tables}
         self._returns = dict(program.returns)
         self._outcomes: dict[Any, pa.Table] = {}  # by batch id
+        self._arrived = 0  # events so far
+        self._highest: float = _NEVER  # ts that has arrived
+        self._frontier: float = _NEVER  # the highest ts that has run
+        self._held: list[Arrival] = []
 
     def load(self, table: Any, rows: Any) -> None:
         """Insert rows, all or none; no transaction, no check, no version."""
@@ -51,19 +75,28 @@ class Reference:
             loaded[key] = row
         self._tables[definition.name].update(loaded)
 
-    def run(self, batch: Any, policy: Any = None, id: Any = None) -> pa.Table:
+    def run(
+        self, batch: Any, policy: Any = None, id: Any = None, *, watermark: int | None = None, flush: bool = False
+    ) -> pa.Table:
         """Run one batch; its outcomes. A batch id that ran before changes nothing and gives its outcomes again."""
+        Asked(id=id, watermark=watermark, flush=flush).checked()
         if id is not None and id in self._outcomes:
             return self._outcomes[id]
-        arrived = intake.events(self.program, batch)
+        new = self._arrive(intake.events(self.program, batch))
         self.version += 1
-        rows = [self._execute(event, values) for event, values in _in_order(arrived)]
+        late, due = self._due(new, watermark, flush)
+        rows = [self._outcome(one) | {"status": "late"} for one in late] + [self._execute(one) for one in due]
         schema = self.program.outcomes()
         arrays = [pa.array([row.get(f.name) for row in rows], f.type) for f in schema]
         out = pa.Table.from_arrays(arrays, schema=schema)
         if id is not None:
             self._outcomes[id] = out
         return out
+
+    @property
+    def held(self) -> int:
+        """Events that a watermark holds back."""
+        return len(self._held)
 
     def table(self, table: Any) -> pa.Table:
         """All records of a table."""
@@ -91,21 +124,47 @@ class Reference:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _execute(self, event: EventDef, values: dict[str, Any]) -> dict[str, Any]:
-        """Run one event's transaction; its outcome row."""
-        transaction = self.program.transaction_of(event)
+    def _arrive(self, arrived: list[intake.Arrived]) -> list[Arrival]:
+        out = []
+        for one in arrived:
+            event = one.event
+            for values, number in zip(one.table.to_pylist(), one.arrival.tolist(), strict=True):
+                id_ = values[event.id] if event.id else 0
+                place = _time(values[event.order]), event.id is not None, id_, self._arrived + number
+                out.append(Arrival(event, values, place))
+        self._arrived += len(out)
+        return out
+
+    def _due(self, new: list[Arrival], watermark: int | None, flush: bool) -> tuple[list[Arrival], list[Arrival]]:
+        """What of a batch is late, and what runs now of it and of what was held, each in order; the rest is held."""
+        self._highest = max([self._highest, *(one.ts for one in new)])
+        limit = self._highest if watermark is None or flush else self._highest - watermark
+        frontier = _NEVER if watermark is None and not flush else self._frontier
+        late = [one for one in new if one.ts <= frontier]
+        there = self._held + [one for one in new if one.ts > frontier]
+        due = [one for one in there if one.ts <= limit]
+        self._held = [one for one in there if one.ts > limit]
+        self._frontier = max([self._frontier, *(one.ts for one in due)])
+        return sorted(late, key=lambda one: one.place), sorted(due, key=lambda one: one.place)
+
+    def _outcome(self, one: Arrival) -> dict[str, Any]:
+        transaction = self.program.transaction_of(one.event)
         assert transaction is not None
-        outcome = {
+        return {
             "transaction": transaction.name,
-            "ts": values[event.order],
-            "id": values[event.id] if event.id else None,
+            "ts": one.values[one.event.order],
+            "id": one.values[one.event.id] if one.event.id else None,
             "version": self.version,
         }
+
+    def _execute(self, one: Arrival) -> dict[str, Any]:
+        """Run one event's transaction; its outcome row."""
+        outcome = self._outcome(one)
         accesses = Transaction(self._tables)
         token = objects.current.set(accesses)
         done = False
         try:
-            returned = self._converted(self._bodies[event.name](EventView(event, values)))
+            returned = self._converted(self._bodies[one.event.name](EventView(one.event, one.values)))
             self._check(accesses)
             done = True
             return {**outcome, "status": "committed", **returned}
@@ -140,14 +199,6 @@ class Reference:
         raise InputError(f"app '{self.program.name}' has no table {table!r}")
 
 
-def _in_order(arrived: list[intake.Arrived]) -> list[tuple[EventDef, dict[str, Any]]]:
-    def place(item: tuple[EventDef, dict[str, Any], int]) -> tuple[Any, ...]:
-        event, values, arrival = item
-        return values[event.order], event.id is not None, values[event.id] if event.id else 0, arrival
-
-    everything = [
-        (a.event, values, arrival)
-        for a in arrived
-        for values, arrival in zip(a.table.to_pylist(), a.arrival.tolist(), strict=True)
-    ]
-    return [(event, values) for event, values, _ in sorted(everything, key=place)]
+def _time(ts: Any) -> int:
+    """A place in time as the number that watermarks count in."""
+    return (ts - _EPOCH) // _MICROSECOND if isinstance(ts, datetime.datetime) else int(ts)

@@ -1,18 +1,21 @@
 """Event time across batches: what is held back, and what comes too late.
 
     highest    the highest ts that has arrived
-    frontier   the highest ts that has run: at or below it an event is late
+    frontier   the highest ts that has run, in whatever batch
     held       events that have arrived, but may still be overtaken
 
-With a delay d, events run once their ts is at or below highest - d. So the whole stream runs in event
-order as long as nothing comes more than d late; what does gets the outcome `late` and changes nothing.
-Without a delay a batch runs as it comes, and nothing is late.
+With a delay d, events run once their ts is at or below highest - d; what arrives at or below the frontier gets the
+outcome `late` and changes nothing. So the whole stream runs in event order as long as nothing comes more than d late.
+A flush lets nothing wait, and what it brings may be late. Without either, a batch runs all that it brings and all that
+is held, and nothing is late; the frontier moves with it all the same.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,16 +27,23 @@ from penstock.state.arrow import times
 ARRIVAL = "$arrival"  # no field of an event can have this name
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(NamedTuple):
+    """A tuple, since every batch makes one, and a small batch feels what a frozen dataclass takes."""
+
     highest: int | None = None
     frontier: int | None = None
     # event name -> its events in order of arrival, and in column $arrival their places among all that are held
-    held: dict[str, pa.Table] = field(default_factory=dict)
+    held: Mapping[str, pa.Table] = MappingProxyType({})
 
     @property
-    def count(self) -> int:
+    def events(self) -> int:
         return sum(table.num_rows for table in self.held.values())
+
+    def ran(self, ts: int) -> Waiting:
+        """After events up to this ts have run."""
+        if self.frontier is not None and ts <= self.frontier:
+            return self
+        return Waiting(ts if self.highest is None else max(ts, self.highest), ts, self.held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +55,23 @@ class Released:
     waiting: Waiting
 
 
-def release(program: Program, arrived: list[Arrived], waiting: Waiting, delay: int, *, flush: bool = False) -> Released:
-    """Split what has arrived and what was held into what runs, what is late, and what waits on."""
+def release(
+    program: Program, arrived: list[Arrived], waiting: Waiting, delay: int | None, *, flush: bool = False
+) -> Released:
+    """Split what has arrived and what was held into what runs, what is late, and what waits on. delay: None, or what a
+    watermark holds back."""
     new = [times(a.column(a.event.order)) for a in arrived]
     tops = [int(ts.max()) for ts in new if ts.size] + ([] if waiting.highest is None else [waiting.highest])
     highest = max(tops, default=None)
-    limit = None if highest is None else (highest if flush else highest - delay)
+    limit = highest if highest is None or flush or delay is None else highest - delay
+    judged = flush or delay is not None
     frontier, held, out, marks = waiting.frontier, [], [], []
     arrived = _with_held(program, arrived, waiting)
     for one in arrived:
         ts = times(one.column(one.event.order))
         before = waiting.held[one.event.name].num_rows if one.event.name in waiting.held else 0
         late = np.zeros(ts.size, np.bool_)
-        if waiting.frontier is not None:
+        if judged and waiting.frontier is not None:
             late[before:] = ts[before:] <= waiting.frontier
         runs = np.zeros(ts.size, np.bool_) if limit is None else ts <= limit
         keep = ~runs & ~late
@@ -104,7 +118,7 @@ def _with_held(program: Program, arrived: list[Arrived], waiting: Waiting) -> li
             places.append(table.column(ARRIVAL).to_numpy())
         if event.name in given:
             tables.append(_plain(given[event.name].table, tables[0].schema if tables else None))
-            places.append(given[event.name].arrival + waiting.count)
+            places.append(given[event.name].arrival + waiting.events)
         if tables:
             out.append(Arrived(event, pa.concat_tables(tables).combine_chunks(), np.concatenate(places)))
     return out

@@ -1,4 +1,4 @@
-"""What a batch was: counts, policy, and seconds by stage."""
+"""What a batch was: counts, policy, and seconds by stage; and what was found damaged."""
 
 from __future__ import annotations
 
@@ -37,6 +37,23 @@ class BatchReport:
             f"batch {self.version}: {self.events} events, {self.committed} committed, aborted {reasons}{waiting}; "
             f"{self.changes} records changed; {self.policy}: {self.why}; {1000 * total:.2f} ms ({stages})"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A file of a state directory that does not hold any more, found while its writer goes on."""
+
+    directory: str
+    file: str  # within it
+    problem: str
+    remedy: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values that JSON can hold."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"state directory {self.directory}: {self.file} {self.problem}; {self.remedy}"
 
 
 @dataclass(slots=True)

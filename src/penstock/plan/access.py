@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from penstock.plan.foresee import unforeseen
 from penstock.plan.ir import Block, Op, Plan, TransactionPlan, walk
 from penstock.plan.text import Texts
 
@@ -26,7 +27,11 @@ class Access:
     keys: tuple[int, ...]  # the key's values
     key: str  # the key as text
     needs: tuple[str, ...]  # other records that decide what this access does
-    key_from_event: bool
+    alone: str  # where the key is from, if it cannot be known before the transaction runs: a schedule runs that alone
+
+    @property
+    def foreseen(self) -> bool:
+        return not self.alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,7 @@ class _Finder:
     def __init__(self, block: Block) -> None:
         self.block = block
         self.texts = Texts(block)
+        self.unforeseen = unforeseen(block)
         self.ops = {op.id: op for op in block.walk()}
         self.carries = {c.id: (c.init, c.next) for op in block.walk() for c in op.carries}
         # What decides that a turn takes place: the loop's guard, its bounds, what ends it.
@@ -111,8 +117,8 @@ class _Finder:
             needs = (
                 [] if op.code in ("read", "read_or") else [n for n in self.deciders(op) if n != f"{op.table}[{key}]"]
             )
-            from_event = not self.reads(keys)
-            yield Access(op.id, KINDS.get(op.code, "look"), op.table, keys, key, tuple(needs), from_event)
+            alone = self.unforeseen.get(row.id, "")
+            yield Access(op.id, KINDS.get(op.code, "look"), op.table, keys, key, tuple(needs), alone)
 
     def deciders(self, op: Op) -> tuple[str, ...]:
         """The records whose values, or presence, decide what an operation does."""

@@ -35,7 +35,7 @@ class LoweredCheck:
 def lower_transaction(program: Program, definition: TransactionDef) -> Lowered:
     body = bodies.read(definition.function, f"transaction '{definition.name}'")
     lowering = Lowering(body, event=definition.event, locals=_locals(body), tables=program.tables)
-    lowering.block(body.tree.body)
+    _lower(lowering)
     ops = tuple(lowering.ops)
     block = Block(definition.name, ops)
     writes = {op.table for op in block.walk() if op.code in ("write", "insert", "delete", "ensure")}
@@ -49,12 +49,22 @@ def lower_check(table: TableDef, check: CheckDef) -> LoweredCheck:
     body = bodies.read(check.function, f"check '{name}' of table '{table.name}'")
     lowering = Lowering(body, table=table, locals=_locals(body))
     lowering.self_row = lowering.emit("self", (), ROW, table=table.name)
-    lowering.block(body.tree.body)
+    _lower(lowering)
     plan = CheckPlan(table.name, check.text, Block(name, tuple(lowering.ops)))
     for op in plan.block.walk():
         if op.table and op.code not in ("self", "read"):
             raise DeclarationError(f"{body.label} ({body.file}:{op.line}): a check looks at its own record alone")
     return LoweredCheck(plan, tuple(lowering.udfs.items()))
+
+
+def _lower(lowering: Lowering) -> None:
+    body = lowering.body
+    try:
+        lowering.block(body.tree.body)
+    except RecursionError:
+        body.refuse(
+            body.tree, "an expression or a statement in it is nested too deeply; give parts of it names of their own"
+        )
 
 
 def _locals(body: bodies.Body) -> frozenset[str]:

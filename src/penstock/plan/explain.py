@@ -89,4 +89,4 @@ def _needs(needs: tuple[str, ...]) -> str:
 
 def _access(access: Access) -> str:
     text = f"{access.kind} {access.table}[{access.key}]{_needs(access.needs)}"
-    return text if access.key_from_event else text + " (key from state: serial)"
+    return text if access.foreseen else text + f" (key {access.alone}: serial)"

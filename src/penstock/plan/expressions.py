@@ -98,8 +98,7 @@ def _value(lo: Lowering, node: ast.expr) -> Val:
         case ast.UnaryOp(op=ast.Not()) | ast.BoolOp():
             return _logic(lo, node)
         case ast.BinOp():
-            left = value(lo, node.left)
-            return arithmetic(lo, node.op, left, value(lo, node.right), node)
+            return _binary(lo, node)
         case ast.Compare():
             return _compare(lo, node)
         case ast.Call():
@@ -115,6 +114,17 @@ def _value(lo: Lowering, node: ast.expr) -> Val:
         f"'{type(node).__name__}' cannot be compiled; use names, fields, columns, arithmetic, "
         "comparisons and calls to " + calls.SUPPORTED,
     )
+
+
+def _binary(lo: Lowering, node: ast.BinOp) -> Val:
+    """a + b + c + … nests to the left as deeply as it is long, so a loop goes along it."""
+    several = [node]
+    while isinstance(several[-1].left, ast.BinOp):
+        several.append(several[-1].left)
+    total = value(lo, several[-1].left)
+    for one in reversed(several):
+        total = arithmetic(lo, one.op, total, value(lo, one.right), one)
+    return total
 
 
 def _attribute(lo: Lowering, node: ast.Attribute) -> Val:

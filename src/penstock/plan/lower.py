@@ -28,6 +28,16 @@ from penstock.plan.numbers import arithmetic
 from penstock.plan.values import Binding, Exit, Mismatch, RecordRef, Unassigned, Val, meet, unscaled
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where lowering stands: what a Lowering holds that differs from arm to arm."""
+
+    path: int | None
+    env: dict[str, Binding]
+    dead: bool
+    left: bool
+
+
 @dataclass(slots=True)
 class Lowering:
     body: Body
@@ -164,24 +174,43 @@ class Lowering:
     # -- branches ---------------------------------------------------------------------------
 
     def branch(self, node: ast.If) -> None:
-        test = expressions.condition(self, node.test)
-        path, env, left = self.path, self.env, self.left
-        arms = []
-        for statements, guard in ((node.body, test.id), (node.orelse, self.negated(test.id))):
-            self.path, self.env, self.dead, self.left = self.both(path, guard), dict(env), False, False
-            self.block(statements)
-            arms.append((self.path, self.env, self.dead, self.left))
-        (path_a, env_a, dead_a, left_a), (path_b, env_b, dead_b, left_b) = arms
-        self.dead, self.left = dead_a and dead_b, left or left_a or left_b
-        if dead_a or dead_b:
-            self.env, self.path = (env_b, path_b) if dead_a else (env_a, path_a)
+        """An `elif` is an `if` in the other arm. A loop goes along them: there may be more than Python can nest."""
+        opened = []
+        while True:
+            test = expressions.condition(self, node.test)
+            before, other = self._here(), self.negated(test.id)
+            self._enter(before, test.id)
+            self.block(node.body)
+            opened.append((node, test, before, self._here()))
+            self._enter(before, other)
+            match node.orelse:
+                case [ast.If() as node]:
+                    continue
+                case statements:
+                    self.block(statements)
+            break
+        for node, test, before, arm in reversed(opened):
+            self._join_arms(node, test, before, arm)
+
+    def _here(self) -> _Place:
+        return _Place(self.path, self.env, self.dead, self.left)
+
+    def _enter(self, before: _Place, guard: int) -> None:
+        self.path, self.env, self.dead, self.left = self.both(before.path, guard), dict(before.env), False, False
+
+    def _join_arms(self, node: ast.If, test: Val, before: _Place, a: _Place) -> None:
+        """Go on behind an `if`; a: where its first arm has ended. The other one ends here."""
+        b = self._here()
+        self.dead, self.left = a.dead and b.dead, before.left or a.left or b.left
+        if a.dead or b.dead:
+            self.env, self.path = (b.env, b.path) if a.dead else (a.env, a.path)
         else:
             self.path = None
-            self.env = {n: self.join(node, n, test, env_a.get(n), env_b.get(n)) for n in {**env_a, **env_b}}
-            assert path_a is not None and path_b is not None
-            self.path = self.emit("or", (path_a, path_b), BOOL, guard=None)
-        if not (left_a or left_b):
-            self.path = path
+            self.env = {n: self.join(node, n, test, a.env.get(n), b.env.get(n)) for n in {**a.env, **b.env}}
+            assert a.path is not None and b.path is not None
+            self.path = self.emit("or", (a.path, b.path), BOOL, guard=None)
+        if not (a.left or b.left):
+            self.path = before.path
 
     def join(self, node: ast.AST, name: str, test: Val, a: Binding | None, b: Binding | None) -> Binding:
         if a is None or b is None or isinstance(a, Unassigned) or isinstance(b, Unassigned):

@@ -114,9 +114,18 @@ class _Sharing:
     def implies(self, guard: int | None, needed: int | None) -> bool:
         if needed is None or guard == needed:
             return True
-        if guard is None:
-            return False
-        return any(self.implies(self.renamed.get(p, p), needed) for p in self.parents.get(guard, ()))
+        # What a guard is the `and` of, near or far; each once, for there are many ways to the same.
+        todo, seen = [guard], {guard}
+        while todo:
+            above = todo.pop()
+            for parent in () if above is None else self.parents.get(above, ()):
+                parent = self.renamed.get(parent, parent)
+                if parent == needed:
+                    return True
+                if parent not in seen:
+                    seen.add(parent)
+                    todo.append(parent)
+        return False
 
     def learn(self, op: Op, fact: tuple[object, ...] | None) -> None:
         if op.code in ("ensure", "insert", "delete"):
@@ -176,34 +185,21 @@ def loosen(plan: Plan) -> Plan:
 
 
 def prune(plan: Plan) -> Plan:
-    return _each_block(plan, lambda block: replace(block, ops=_prune(block.ops)))
+    return _each_block(plan, lambda block: replace(block, ops=_keep(block.ops, set())))
 
 
-def _prune(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-    while True:
-        used = _used(ops)
-        kept = _keep(ops, used)
-        if kept == ops:
-            return ops
-        ops = kept
-
-
-def _used(ops: tuple[Op, ...]) -> set[int]:
-    used: set[int] = set()
-    for op in walk(ops):
+def _keep(ops: tuple[Op, ...], used: set[int]) -> tuple[Op, ...]:
+    """What is kept of these, if what follows uses those. From the last: who uses a value comes behind it."""
+    out = []
+    for op in reversed(ops):
+        if not (op.is_effect or op.may_abort or op.id in used):
+            continue
         used.update(op.args)
         used.update(x for x in (op.guard, op.until) if x is not None)
         for carry in op.carries:
             used.update((carry.init, carry.next))
-    return used
-
-
-def _keep(ops: tuple[Op, ...], used: set[int]) -> tuple[Op, ...]:
-    return tuple(
-        replace(op, body=_keep(op.body, used)) if op.body else op
-        for op in ops
-        if op.is_effect or op.may_abort or op.id in used
-    )
+        out.append(replace(op, body=_keep(op.body, used)) if op.body else op)
+    return tuple(reversed(out))
 
 
 # -- undo ---------------------------------------------------------------------------------------

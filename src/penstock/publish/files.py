@@ -1,89 +1,130 @@
-"""Outcomes as Parquet files: one a batch, named by its version, so that writing it twice leaves it once."""
+"""Outcomes as Parquet files: one a batch, named by its version, so that writing it twice leaves it once.
+
+    encode in memory ──> .version-N.parquet.tmp, synced ──> a line in the manifest, synced ──> rename, synced
+
+Whether a version is written already is not for its name to say: the file must be what the manifest says. Where it is
+not (a crash came before the rename, or the disk lost it) it is written anew; the outcomes are at hand.
+
+A directory that is made here is its owner's alone, 0700, and so are its files, 0600, like the state. One that is
+there keeps its mode, and its files get that mode without x: `mkdir -m 750 out` lets a group read them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import os
+import stat
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.commit import Disk
+from penstock.commit.disk import Disk
+from penstock.commit.lines import directory_of
 from penstock.errors import StateError
+from penstock.publish.manifest import MANIFEST, Entry, Manifest, file_name, version_in
 
 
-class Shared(Disk):
-    """Whoever the umask lets may read outcomes; the state directory is its owner's alone."""
-
-    file_mode, folder_mode = 0o666, 0o777
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OutcomeFiles:
     path: str
-    disk: Disk = field(default_factory=Shared, repr=False, compare=False)
-
-    def settle(self) -> None:
-        """Before the first file: the directory is there, and what is in it is durable. Whoever wrote last may not have
-        lived to see to it, and a file that is there is not written again."""
-        folder = Path(self.path).absolute()
-        with self._telling("outcomes"):
-            self.disk.ensure_dir(folder)
-            self.disk.fsync_dir(folder.parent)
-            self.disk.fsync_dir(folder)
+    state: str | None = None  # the state directory whose outcomes these are
+    disk: Disk = field(default_factory=Disk)
+    _manifest: Manifest | None = field(default=None, init=False, repr=False)
 
     def write(self, outcomes: pa.Table) -> None:
         """Write a batch's outcomes, unless they are there. A file appears whole, under its name, or not at all."""
         if outcomes.num_rows == 0:
             return
         version = outcomes.column("version")[0].as_py()
-        disk, final = self.disk, Path(self.path).absolute() / f"version-{version:012d}.parquet"
-        making = final.with_name(f".{final.name}.tmp")  # readers pass over names that begin with a dot
-        with self._telling(f"outcomes of version {version}"):
-            if disk.exists(final):
-                return
-            if not disk.exists(final.parent):
-                disk.ensure_dir(final.parent)
-            try:
-                disk.unlink_if_there(making)
-                disk.fill_new(making, partial(_write, outcomes))
-                disk.rename(making, final)
-            except BaseException:
-                with suppress(OSError, StateError):
-                    disk.unlink_if_there(making)
-                raise
-            disk.fsync_dir(final.parent)
-
-    @contextmanager
-    def _telling(self, what: str) -> Iterator[None]:
         try:
-            yield
+            self._write(version, outcomes)
         except (OSError, StateError) as error:
-            cause = error if isinstance(error, OSError) else error.__cause__
+            said = os.strerror(error.errno).lower() if isinstance(error, OSError) and error.errno else error
             raise StateError(
-                f"{what} cannot be written to {self.path}: {getattr(cause, 'strerror', None) or error}; "
+                f"outcomes of version {version} cannot be written to {self.path}: {said}; "
                 "the state directory's log has them, and they are written when the query is started again"
             ) from error
 
+    def _write(self, version: int, outcomes: pa.Table) -> None:
+        folder, disk = Path(self.path), self.disk
+        if not disk.exists(folder):
+            disk.ensure_dir(folder)
+        mode = stat.S_IMODE(disk.stat(folder).st_mode) & 0o666
+        if self._manifest is None:
+            # Whoever wrote last may not have lived to sync its names, and a file that is there is not written again.
+            disk.fsync_dir(folder.parent)
+            disk.fsync_dir(folder)
+            self._manifest = self._open(folder, version, mode)
+        known, final = self._manifest.entries().get(version), folder / file_name(version)
+        if disk.exists(final) and self._is_written(final, known, version, outcomes):
+            return
+        data = encode(outcomes)
+        making = final.with_name(f".{final.name}.tmp")  # readers pass over names that begin with a dot
+        disk.unlink_if_there(making)
+        try:
+            disk.write_new(making, [memoryview(data)], mode)
+            entry = Entry.of(version, data)
+            if entry != known:
+                self._manifest.add(entry)
+            disk.rename(making, final)
+        except BaseException:
+            with suppress(OSError, StateError):
+                disk.unlink_if_there(making)
+            raise
+        disk.fsync_dir(folder)
 
-def _write(outcomes: pa.Table, file: Any) -> None:
+    def _open(self, folder: Path, version: int, mode: int) -> Manifest:
+        directory = None if self.state is None else directory_of(self.disk, Path(self.state))
+        found = Manifest(self.disk, folder, directory, mode=mode)
+        if found.since is not None:
+            return found
+        older = any(version_in(name) is not None for name in self.disk.listdir(folder))
+        return Manifest(self.disk, folder, directory, since=version if older else 0, mode=mode)
+
+    def _is_written(self, final: Path, known: Entry | None, version: int, outcomes: pa.Table) -> bool:
+        """Whether the file is what the manifest says. One that is not in it was written by an older version of
+        Penstock, which kept none, and is taken up if it holds these outcomes."""
+        data = self.disk.read(final)
+        if known is not None:
+            return Entry.of(version, data) == known
+        try:
+            found = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
+        except (pa.ArrowException, OSError):
+            return False
+        if not _same(found, outcomes):
+            raise StateError(
+                f"{final} holds other outcomes than those of version {version}, and {MANIFEST} does not list it: it "
+                "is another state directory's; name another directory for outcomes, or move the file away"
+            )
+        assert self._manifest is not None
+        self._manifest.add(Entry.of(version, data))
+        return True
+
+
+def _same(found: pa.Table, outcomes: pa.Table) -> bool:
+    both = [name for name in found.column_names if name in outcomes.column_names]
+    return bool(both) and found.select(both).equals(plain(outcomes).select(both))
+
+
+def encode(outcomes: pa.Table) -> pa.Buffer:
     """Half the work of write_table's defaults: few words repeat in columns of dictionaries, and they are written as
     they are; a ts is near the one before, and so is most often an id; statistics are kept where a reader may skip by
     them."""
     words = [f.name for f in outcomes.schema if pa.types.is_dictionary(f.type)]
     near = ["ts", *(f.name for f in outcomes.schema if f.name == "id" and pa.types.is_integer(f.type))]
+    out = pa.BufferOutputStream()
     pq.write_table(
         outcomes,
-        file,
+        out,
         use_dictionary=[*words, "version"],
         column_encoding=dict.fromkeys(near, "DELTA_BINARY_PACKED"),
         write_statistics=["ts", "version"],
+        write_page_checksum=True,
         store_schema=False,  # it would make readers of Arrow see dictionaries where others see strings
     )
+    return out.getvalue()
 
 
 def plain(outcomes: pa.Table) -> pa.Table:

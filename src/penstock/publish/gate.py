@@ -17,12 +17,18 @@ class Gate:
     def __init__(self, app: str, disk: Disk | None = None) -> None:
         self._app, disk = app, disk or Disk()
         self._turnstile, self._lock = disk.mutex(), disk.mutex()
-        self._writing, self._whole = _Writing(self), _Whole(self)
+        self._whole = _Whole(self)
         self.closed = False
         self._failure = ""
 
-    def writing(self) -> _Writing:
-        return self._writing
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        # Whoever is interrupted here drops a generator, which lets go of what it holds; an object would not.
+        with self._turnstile:
+            pass
+        with self._lock:
+            self._refuse_unusable()
+            yield
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -38,28 +44,22 @@ class Gate:
             yield was_open
 
     def whole(self) -> _Whole:
-        """What fails in here leaves memory and disk apart: nothing more may run."""
+        """What fails in here leaves memory and disk apart: nothing more may run. Until it has come
+        through it counts as failed, since no failure can be relied on to get as far as to say so."""
         return self._whole
 
-    def enter(self) -> None:
-        """As the writer, until `leave`."""
-        with self._turnstile:
-            self._lock.acquire()
-        try:
-            self._refuse_unusable()
-        except BaseException:
-            self._lock.release()
-            raise
+    def begins(self) -> None:
+        self._failure = "it was interrupted"
 
-    def leave(self) -> None:
-        self._lock.release()
+    def succeeds(self) -> None:
+        self._failure = ""
 
     def fails(self, error: BaseException) -> None:
         self._failure = f"{type(error).__name__}: {error}"  # not the error itself, which holds all it has seen
 
     @property
     def broken(self) -> bool:
-        return bool(self._failure)
+        return self._failure != ""
 
     def _refuse_unusable(self) -> None:
         if self.closed:
@@ -71,27 +71,15 @@ class Gate:
             )
 
 
-# Every batch passes these two, and a small one feels what a generator would cost.
-
-
-class _Writing:
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
-
-    def __enter__(self) -> None:
-        self._gate.enter()
-
-    def __exit__(self, *_: object) -> None:
-        self._gate.leave()
-
-
 class _Whole:
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
 
     def __enter__(self) -> None:
-        pass
+        self._gate.begins()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None:
+        if error is None:
+            self._gate.succeeds()
+        else:
             self._gate.fails(error)

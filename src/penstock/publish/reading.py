@@ -291,7 +291,8 @@ class Directory:
             try:
                 files = open_segments(self._disk, self.path, seqs, before)
             except StateError as error:
-                raise self._explained(error, start) from error
+                self._explain(error, start)
+                raise
             before = files[-1].contents.hash
             yield from read_in_turn(files, only)
 
@@ -299,14 +300,14 @@ class Directory:
         try:
             return entry_of(self._disk, self.path, commit, origin_of(self._disk, self.path)).version
         except StateError as error:
-            raise self._explained(error, commit) from error
+            self._explain(error, commit)
+            raise
 
-    def _explained(self, error: StateError, commit: int) -> StateError:
-        """A file that was there and is not any more has been pruned, or is lost."""
-        if not isinstance(error.__cause__, FileNotFoundError):
-            return error
-        self._look(lambda found: found.first)  # Raises if it is lost.
-        return self._not_retained(f"commit {commit} of state directory {self.path}")
+    def _explain(self, error: StateError, commit: int) -> None:
+        """A file that was there and is not any more has been pruned, or is lost: raises what says so."""
+        if isinstance(error.__cause__, FileNotFoundError):
+            self._look(lambda found: found.first)  # Raises if it is lost.
+            raise self._not_retained(f"commit {commit} of state directory {self.path}") from error
 
     def _not_retained(self, what: str) -> StateError:
         return StateError(

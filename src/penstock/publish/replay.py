@@ -100,13 +100,14 @@ class Replay:
     def _execute(self, segment: Segment) -> None:
         if segment.header["plan"] != self.fingerprint:
             raise StateError(
-                f"app '{self.program.name}': batch {segment.header['version']} was logged as input, and since then the "
-                "transactions have changed; open it with the code that wrote it and close it, which makes a snapshot"
+                f"app '{self.program.name}': batch {segment.header['version']} was logged as input, and since then its "
+                "transactions, or Penstock itself, have changed; open it with the code that wrote it and close it, "
+                "which makes a snapshot"
             )
         tables = {n.removeprefix("event:"): t for n, t in segment.parts.items() if n.startswith("event:")}
         arrived = [
             Arrived(a.event, a.table, tables[a.event.name].column(ARRIVAL).to_numpy())
-            for a in intake.events(self.program, tables)
+            for a in intake.events(self.program, tables, sound=True)
         ]
         batch = order(self.program, arrived)
         lanes = self.kernel.encode(self.tables, batch)

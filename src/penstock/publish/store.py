@@ -7,12 +7,15 @@ replay.py; how it gets to the disk is commit/'s business.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk, Journal, Segment
+from penstock import observe
+from penstock.commit import RETAIN, SCRUB, SNAPSHOT_EVERY, Disk, Finding, Journal, Scrub, Segment
+from penstock.commit.scrub import check_hours
 from penstock.declare.model import Program, TableDef
 from penstock.errors import StateError
 from penstock.execute.intake import Arrived
@@ -33,12 +36,14 @@ class Memory:
     """Nothing outlives the process; outcomes are kept for a while."""
 
     can_go_back = False
+    damage: tuple[Finding, ...] = ()
 
     def __init__(self, program: Program) -> None:
         self._app = program.name
         self._tables = Tables(program)
         self._outcomes: dict[int, pa.Table] = {}
         self.stream = Stream()
+        self.version = 0
 
     def recover(self) -> tuple[Tables, Recovered]:
         return self._tables, Recovered(0, 0, 0.0)
@@ -56,6 +61,7 @@ class Memory:
 
     def commit(self, prepared: Any) -> None:
         outcomes, self.stream, id = prepared
+        self.version += 1
         if id is not None:
             self._outcomes[id] = outcomes
             while len(self._outcomes) > _KEPT_IN_MEMORY:
@@ -99,8 +105,10 @@ class Durable:
         retain: int = RETAIN,
         snapshot_every: int = SNAPSHOT_EVERY,
         background: bool = True,
+        scrub: float | None = SCRUB,
         disk: Disk | None = None,
     ) -> None:
+        check_hours(scrub)
         if log not in LOGS:
             raise StateError(f'log={log!r} is not a way to log; write log="changes" or log="input"')
         self._program, self._kernel, self._log = program, kernel, log
@@ -116,16 +124,22 @@ class Durable:
             background=background,
             disk=disk,
         )
+        self._scrub = Scrub(disk or Disk(), self._journal.path, scrub, self._tell)
 
     def recover(self) -> tuple[Tables, Recovered]:
-        follower = self._replay()
         try:
+            follower = self._replay()
             recovered = replay.recover(self._journal, follower)
             self.stream = follower.stream
             return follower.tables, recovered
         except BaseException:
             self._journal.close()
             raise
+
+    @property
+    def version(self) -> int:
+        """The last one that is durable."""
+        return self._journal.version
 
     def outcomes(self, id: int) -> pa.Table | None:
         segment = self._journal.outcomes(id, ["outcomes"])
@@ -181,7 +195,13 @@ class Durable:
     def load(self, table: TableDef, rows: pa.Table) -> None:
         self._journal.commit({"kind": "load", "id": None}, {f"load:{table.name}": rows})
 
+    @property
+    def damage(self) -> tuple[Finding, ...]:
+        """What the scrub has found so far."""
+        return self._scrub.damage
+
     def snapshot_if_due(self, tables: Tables) -> None:
+        self._scrub.begin_if_due()
         if self._journal.due:
             self._snapshot(tables)
 
@@ -198,6 +218,7 @@ class Durable:
 
     def close(self, tables: Tables | None) -> None:
         """tables: as they are, or None where they cannot be trusted."""
+        self._scrub.stop()
         try:
             # So that transactions which have changed since can open a log of inputs.
             if self._log == "input" and tables is not None and self._journal.batches_since_snapshot:
@@ -208,6 +229,13 @@ class Durable:
     def _snapshot(self, tables: Tables, *, wait: bool = False) -> None:
         header = {**self._plan(), **self.stream.header()}
         self._journal.snapshot(header, {**tables.arrow(), **self.stream.parts()}, wait=wait)
+
+    def _tell(self, found: tuple[Finding, ...]) -> None:
+        """In the scrub's thread."""
+        for finding in found:
+            damage = observe.Damage(str(self._journal.path), finding.file, finding.problem, finding.remedy)
+            logging.getLogger("penstock").warning("%s", damage)
+            observe.publish(damage)
 
     def _plan(self) -> dict[str, Any]:
         return {"plan": self._fingerprint}

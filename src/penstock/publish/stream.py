@@ -8,8 +8,7 @@ It goes into every segment and snapshot, so that the newest one holds all of it:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -18,12 +17,19 @@ from penstock.execute.waiting import Waiting
 HELD = "held:"
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(NamedTuple):
+    """A tuple, as `Waiting` is."""
+
     source: str | None = None
-    waiting: Waiting = field(default_factory=Waiting)
+    waiting: Waiting = Waiting()
     offsets: str | None = None  # how its last batch was planned: a batch of that number planned anew is another one
     drained: int | None = None  # the last version that ran what was held, because the stream had come to its end
+
+    def ran(self, ts: Any) -> Stream:
+        """After a batch whose events, in order, have these times."""
+        source, before, offsets, drained = self
+        after = before.ran(ts.item(-1)) if ts.size else before
+        return self if after is before else Stream(source, after, offsets, drained)
 
     def header(self) -> dict[str, Any]:
         kept = {

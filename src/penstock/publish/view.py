@@ -6,17 +6,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.publish.sql import read
+
 
 @dataclass(frozen=True, slots=True)
 class View:
     version: int
     tables: dict[str, pa.Table]
 
-    def sql(self, query: str) -> pa.Table:
-        """DuckDB over the tables, by their names."""
-        import duckdb  # a process that only runs batches needs none
-
-        with duckdb.connect() as connection:
-            for name, table in self.tables.items():
-                connection.register(name, table)
-            return connection.sql(query).to_arrow_table()
+    def sql(self, query: str, *, allow_files: bool = False) -> pa.Table:
+        """DuckDB over the tables, by their names: one query that only reads. allow_files: all that DuckDB can do."""
+        return read(self.tables, query, allow_files=allow_files)

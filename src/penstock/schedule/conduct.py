@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from penstock.execute.native import Kernel, Running, cache_directory
-from penstock.plan.foresee import foresee
+from penstock.execute import cache
+from penstock.execute.native import Kernel, Running
+from penstock.plan.foresee import unforeseen
 from penstock.schedule.adaptive import ALL_LATE, Adaptive
 from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
@@ -25,10 +26,12 @@ class Conductor:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.compiled = Compiled(kernel)
-        self.costs = Costs(cache_directory(), hashlib.sha256(kernel.source.encode()).hexdigest()[:16])
+        self.costs = Costs(cache.cache_directory(), hashlib.sha256(kernel.source.encode()).hexdigest()[:16])
         program = kernel.plan.program
         self.names = [e.name for e in program.events]
-        self.unforeseen = [program.kind(t.event) for t in kernel.plan.transactions if foresee(t) is None]
+        # Kind of event -> where those keys of its transaction are from that cannot be foreseen.
+        found = {program.kind(t.event): set(unforeseen(t.block).values()) for t in kernel.plan.transactions}
+        self.unforeseen = {kind: " or ".join(sorted(keys)) for kind, keys in found.items() if keys}
         self.groups = [(kinds, Adaptive(kernel, self.compiled, self.costs)) for kinds in groups(kernel.plan)]
 
     def run(self, running: Running, policy: Policy) -> Conducted:
@@ -50,7 +53,8 @@ class Conductor:
                 batch = self.compiled.versioned.begin(running, policy, start, int(alone))
                 out.append(batch.explain(titles[start:alone], record))
             if alone < running.count:
-                out.append(f"alone, since its keys come from state: {titles[alone]}\n")
+                keys = self.unforeseen[int(running.fixed["kind"][alone])]
+                out.append(f"alone, since it has a key {keys}: {titles[alone]}\n")
             start = int(alone) + 1
         return "\n".join(out)
 
@@ -66,7 +70,8 @@ class Conductor:
         alone = self._alone(running)
         if len(alone):
             self.kernel.run(running)
-            why = f"{len(alone)} of {running.count} events have keys that only state can tell, and must run alone"
+            keys = " or ".join(sorted({self.unforeseen[k] for k in running.fixed["kind"][alone].tolist()}))
+            why = f"{len(alone)} of {running.count} events have a key {keys}, and must run alone"
             return Conducted(Policy.serial(), why)
         if len(self.groups) == 1:
             return self.groups[0][1].run(running, threads)
@@ -102,7 +107,7 @@ class Conductor:
     def _alone(self, running: Running) -> Any:
         if not self.unforeseen:
             return []
-        return np.flatnonzero(np.isin(running.fixed["kind"], self.unforeseen))
+        return np.flatnonzero(np.isin(running.fixed["kind"], list(self.unforeseen)))
 
 
 def nested(found: list[tuple[str, Conducted]]) -> Conducted:

@@ -15,9 +15,10 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from penstock.execute.cache import read, write
 
 _FILE = "schedule-learned-2-{app}.json"  # the number: of what the factors mean
 # How much of a new measurement is taken over, if it is lower and if it is higher: whatever else runs, and memory that
@@ -86,10 +87,11 @@ class Costs:
     _at_hand: dict[tuple[str, int, bool], Cost] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.directory is not None:
-            with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-                stored = json.loads((self.directory / self._file).read_text())
-                self.known = {where: _bounded(*map(float, factors)) for where, factors in stored.items()}
+        kept = read(self.directory, self._file) if self.directory is not None else None
+        if kept is not None:
+            # It is no longer what was written: then nothing is known.
+            with contextlib.suppress(ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):
+                self.known = {where: _bounded(*map(float, factors)) for where, factors in json.loads(kept).items()}
 
     @property
     def _file(self) -> str:
@@ -171,15 +173,12 @@ class Costs:
         """Write what was learned; a place that cannot be written to means learning again."""
         if self.directory is None or not self.learned:
             return
-        with contextlib.suppress(OSError):
-            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            temporary = self.directory / f"{self._file}.{os.getpid()}"
-            temporary.write_text(json.dumps(self.known, indent=1))
-            temporary.replace(self.directory / self._file)
+        if write(self.directory, self._file, json.dumps(self.known, indent=1).encode()):
             self.learned = 0
-            for older in self.directory.glob(f"schedule-*-{self.app}.json"):
-                if older.name != self._file:
-                    older.unlink()
+            with contextlib.suppress(OSError):
+                for older in self.directory.glob(f"schedule-*-{self.app}.json"):
+                    if older.name != self._file:
+                        older.unlink()
 
 
 def _where(threads: int, events: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numba as nb
 
 from penstock.execute.codegen.layout import Argument
-from penstock.execute.native import Kernel, compiled, load_module, numba_type
+from penstock.execute.native import Kernel, compiled, numba_type
 from penstock.schedule.team import STEP
 
 
@@ -28,7 +28,7 @@ class Generated:
         found = self._functions.get((module, name))
         if found is None:
             if module not in self._modules:
-                self._modules[module] = load_module(generate(), self._kernel.names(), self._called)
+                self._modules[module] = self._kernel.module(generate(), self._called)
             kinds = (*(STEP if step else ()), *(nb.typeof(a) for a in own), *self._wanted)
             found = self._functions[module, name] = compiled(getattr(self._modules[module], name), kinds)
         return found

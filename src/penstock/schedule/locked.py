@@ -20,7 +20,7 @@ import numpy as np
 from penstock.execute import steps
 from penstock.execute.codegen.locked import generate_locked
 from penstock.execute.native import LOG_SIZE, Running
-from penstock.schedule import atomics, locks
+from penstock.schedule import atomics, cores, graph, locks, team
 from penstock.schedule.generated import Generated
 from penstock.schedule.graph import Graph
 from penstock.schedule.locks import Locks
@@ -30,6 +30,7 @@ from penstock.state import hashing
 from penstock.state.jit import borrowed, kernel
 from penstock.state.table import DIRTY, GRAVES
 
+_CALLED = (atomics, cores, graph, locks, team)  # by generated source, or by what that calls
 _LOG = ("undo_what", "undo_at", "undo_old", "touched")
 
 
@@ -40,7 +41,7 @@ class Locked:
         ops = [op for t in self.kernel.plan.transactions for op in t.block.walk()]
         self.mortal = {op.table for op in ops if op.code in ("insert", "ensure", "delete")}
         self.jitter = 0
-        self._generated = Generated(self.kernel, self.wanted, (atomics, locks))
+        self._generated = Generated(self.kernel, self.wanted, _CALLED)
         self._logs: list[list[Any]] = []
 
     def run(self, running: Running, policy: Policy, start: int, stop: int) -> dict[str, float]:

@@ -43,8 +43,11 @@ class Policy:
         ):
             if value not in known:
                 raise ValueError(f"a policy's {name} is one of {', '.join(known)}, not {value!r}")
-        if self.threads < 0 or self.partitions < 0:
-            raise ValueError("a policy's threads and partitions are numbers above 0, or 0 for the machine's own")
+        if not (_is_count(self.threads) and _is_count(self.partitions)):
+            raise ValueError(
+                "a policy's threads and partitions are ints above 0, or 0 for the machine's own; got "
+                f"threads={self.threads!r}, partitions={self.partitions!r}"
+            )
         if not self.threads:
             object.__setattr__(self, "threads", 1 if self.scheme == "serial" else cores())
 
@@ -124,6 +127,10 @@ def redone(explore: str, operation: float, threads: int) -> str:
     """How what ran ahead in vain is explored again. That is cautious: in the common heap its many steps, if they are
     short, would be in each other's way. operation: seconds of one."""
     return "bfs" if explore == "ready" and operation < _QUICK * threads else explore
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def cores() -> int:

@@ -27,7 +27,7 @@ from penstock.execute.codegen.work import SAMPLE
 from penstock.execute.native import Kernel, Running
 from penstock.plan.foresee import foresee
 from penstock.plan.ir import Plan
-from penstock.schedule import atomics, explore, team
+from penstock.schedule import atomics, cores, explore, team
 from penstock.schedule import graph as graphs
 from penstock.schedule.choose import Features
 from penstock.schedule.cuts import Cuts
@@ -40,7 +40,7 @@ from penstock.schedule.team import Team
 from penstock.state.lanes import dtype
 from penstock.state.table import USED
 
-_CALLED = (atomics, explore, graphs, team)  # by generated source
+_CALLED = (atomics, cores, explore, graphs, team)  # by generated source, or by what that calls
 # How many events, or entries, are worth a thread: where each has to be looked up in memory, and where it is a few
 # instructions on arrays.
 HEAVY, LIGHT = 512, 2048

@@ -6,14 +6,12 @@ answers from its log. Outcomes go to their file while Spark goes on, and are the
 so a kill can only keep those of the newest version from being written, and the next start writes them.
 
 What a watermark still holds when the stream has been read to its end is no batch of Spark's: that its outcomes were
-handed on is noted here, in the state directory.
+handed on is noted in the state directory (drained.py).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,14 +20,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.commit.disk import Disk
 from penstock.publish.files import OutcomeFiles, plain
 from penstock.spark import direct, engines, events
+from penstock.spark.checkpoint import CHECKPOINT, fingerprint, planned, query_id
 from penstock.spark.direct import Spans
+from penstock.spark.drained import DrainNote
 from penstock.spark.engines import Engine, Opening
 from penstock.spark.files import Listed
-
-CHECKPOINT = "checkpoint"
-DRAINED = "drained"  # the file that holds the version of the last drain whose outcomes were handed on
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +85,13 @@ class MicroBatch:
 
     def hand_on_drain(self, engine: Engine, spark: Any) -> None:
         """Publish the outcomes of the last drain, unless this was done."""
-        note, drained = Path(self.opening.path) / DRAINED, engine.database.drained
-        if drained is None or (note.exists() and int(note.read_text()) == drained):
+        drained = engine.database.drained
+        note = DrainNote(Path(self.opening.path), self.opening.options.get("disk") or Disk())
+        if drained is None or note.says(drained, can_repeat=isinstance(self.outcomes, OutcomeFiles)):
             return
         self.publish(engine, engine.database.outcomes(drained), spark, None)
         engine.behind.wait()
-        making = note.with_suffix(".tmp")
-        making.write_text(str(drained))
-        os.replace(making, note)
+        note.write(drained)
 
     def publish(self, engine: Engine, out: pa.Table, spark: Any, batch_id: int | None) -> None:
         if isinstance(self.outcomes, OutcomeFiles):
@@ -110,30 +107,12 @@ class MicroBatch:
         if engine.caught_up:
             return
         database = engine.database
-        if isinstance(self.outcomes, OutcomeFiles):
-            self.outcomes.settle()
-            if database.source is not None:
-                self.outcomes.write(database.outcomes(database.version))
+        if database.source is not None and isinstance(self.outcomes, OutcomeFiles):
+            self.outcomes.write(database.outcomes(database.version))
         self.hand_on_drain(engine, spark)
         engine.caught_up = True
 
 
-def query_id(state: str) -> str:
-    """The identity that Spark gave the query when it made the checkpoint."""
-    text = (Path(state) / CHECKPOINT / "metadata").read_text()
-    return str(json.loads(text)["id"])
-
-
-def planned(state: str, batch_id: int) -> str:
-    """A fingerprint of Spark's plan of a batch: its offsets, and when it was planned. As long as the checkpoint keeps
-    that file, the batch is sent again as it was; without it the same number may get other events."""
-    return _fingerprint((Path(state) / CHECKPOINT / "offsets" / str(batch_id)).read_bytes())
-
-
 def named(spans: Spans) -> str:
     """The same of a batch of direct sources, whose files say all; it is known before Spark's plan is."""
-    return _fingerprint(json.dumps(spans, sort_keys=True).encode())
-
-
-def _fingerprint(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]
+    return fingerprint(json.dumps(spans, sort_keys=True).encode())

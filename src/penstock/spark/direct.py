@@ -5,10 +5,10 @@ lists of our own (files.py). So the names are had from two small files, where a 
 names costs as much as 100,000 events:
 
     checkpoint/offsets/6    {"event": "Transfer", "files": 11}
-    checkpoint/offsets/7    {"event": "Transfer", "files": 12}     batch 7 is file number 11 of sources/Transfer.jsonl
+    checkpoint/offsets/7    {"event": "Transfer", "files": 12}     batch 7 is file number 11 of sources/Transfer.list
 
 A batch that is sent again has the same notes, and so the same files. Notes that are absent, or of another make, answer
-nothing: then the job is run.
+nothing: then the job is run. Notes whose checksums do not hold are damage.
 
 What Spark does between two batches takes as long as 100,000 events or more. Meanwhile the next batch, as far as it is
 known, is read and run; when Spark asks for it, it only has to happen (`Database.run_ahead`).
@@ -29,6 +29,7 @@ from penstock.declare.model import EventDef, Program
 from penstock.errors import InputError
 from penstock.execute.casting import column
 from penstock.publish.behind import FEW_CORES, Behind, beside
+from penstock.spark.checkpoint import read_note
 from penstock.spark.files import Listed
 
 _REPLACE = "replace the file by one that fits, and start the query again"
@@ -52,7 +53,7 @@ def spans(checkpoint: Path, batch_id: int, sources: tuple[Listed, ...]) -> Spans
 def _noted(path: Path) -> dict[str, int] | None:
     """Files by event, of a file of offsets: a version, a line of metadata, then a line for each source."""
     try:
-        version, _, *offsets = path.read_text().splitlines()
+        version, _, *offsets = read_note(path).decode().splitlines()
         noted = [json.loads(line) for line in offsets if line != "-"]  # a source that has not begun
         return {str(n["event"]): int(n["files"]) for n in noted} if version == "v1" else None
     except (OSError, ValueError, TypeError, KeyError):

@@ -1,13 +1,12 @@
 """Direct sources: Spark keeps the offsets and plans the batches, the engine reads the files.
 
 `ps.parquet("in/")` becomes a small streaming source that yields file names. An offset is a number of
-files; which file has which number is kept in a list of its own in the state directory, so that a restart
-sees the same files under the same numbers, whatever has come since.
+files; which file has which number is kept in a list of its own in the state directory (listing.py), so that a
+restart sees the same files under the same numbers, whatever has come since.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import weakref
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
 from penstock.errors import InputError, StateError
+from penstock.spark.listing import FileList, file_list, list_path
 
 SCHEMA = "place long, file string"
 FORMAT = "penstock_files"
@@ -69,23 +69,14 @@ class Listed:
     files_per_batch: int | None
 
     def names(self) -> list[str]:
-        return _names(Path(self.known))
+        return file_list(Path(self.known), self.event).names()
 
     def paths(self, names: list[str]) -> tuple[str, ...]:
         return tuple(str(Path(self.path) / name) for name in names)
 
 
 def listed(files: Files, event: str, state: str) -> Listed:
-    return Listed(event, files.path, str(Path(state) / "sources" / f"{event}.jsonl"), files.files_per_batch)
-
-
-def _names(known: Path) -> list[str]:
-    try:
-        text = known.read_text()
-    except FileNotFoundError:
-        return []
-    # A line without its end was being written when the process died; no offset speaks of it.
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return Listed(event, files.path, str(list_path(Path(state), event)), files.files_per_batch)
 
 
 class FileNames(DataSource):
@@ -133,7 +124,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         # Only counted: before the first offset it is not known whether the list is whole.
-        known = _names(self._known)
+        known = self._list().names()
         self._available = len(known) + len(self._new(known))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -147,7 +138,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _require(self, count: int) -> list[str]:
         """The first `count` files: offsets speak of them."""
-        known = _names(self._known)
+        known = self._list().names()
         if len(known) < count:
             raise StateError(
                 f"{self._known} has {len(known)} files, but of {self._path} {count} have been read: it names those "
@@ -157,25 +148,13 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look(self) -> list[str]:
         """All files so far; new ones are added to the list, durably, before any offset counts them."""
-        known = _names(self._known)
+        known = self._list().names()
         names = self._new(known)
-        if names:
-            try:
-                self._add(known, names)
-            except OSError as error:
-                raise StateError(
-                    f"cannot write {self._known}: {str(error.strerror).lower()}; mend that, and start the query again"
-                ) from error
-        return known + names
+        self._list().add(names)
+        return self._list().names()
 
-    def _add(self, known: list[str], names: list[str]) -> None:
-        self._known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(self._known, "r+b" if self._known.exists() else "w+b") as file:
-            file.seek(sum(len(json.dumps(name)) + 1 for name in known))
-            file.truncate()
-            file.write("".join(json.dumps(name) + "\n" for name in names).encode())
-            file.flush()
-            os.fsync(file.fileno())
+    def _list(self) -> FileList:
+        return file_list(self._known, self._event)
 
     def _new(self, known: list[str]) -> list[str]:
         """Files that are not on the list yet, oldest first."""

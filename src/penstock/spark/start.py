@@ -19,13 +19,16 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.commit import Disk
 from penstock.declare.model import Program
 from penstock.declare.objects import Table
 from penstock.errors import InputError
 from penstock.plan.ir import Plan
 from penstock.publish.files import OutcomeFiles, plain
 from penstock.spark import engines, events
-from penstock.spark.batch import CHECKPOINT, MicroBatch
+from penstock.spark.batch import MicroBatch
+from penstock.spark.checkpoint import CHECKPOINT
+from penstock.spark.engines import Opening
 from penstock.spark.files import Files, Listed, listed
 
 Outcomes = str | os.PathLike[str] | Callable[[DataFrame, int | None], Any]
@@ -63,7 +66,7 @@ def start(
     only = events.alone(wanted)
     batch = MicroBatch(
         opening,
-        _sink(outcomes),
+        _sink(outcomes, opening),
         delay,
         direct=_direct(wanted, opening.path),
         alone=only.name if only else None,
@@ -218,10 +221,10 @@ def delay_of(program: Program, watermark: str | int | None) -> int | None:
     raise InputError(f"app '{program.name}': watermark={watermark!r} is not {takes}")
 
 
-def _sink(outcomes: Outcomes) -> OutcomeFiles | Callable[[Any, int | None], Any]:
+def _sink(outcomes: Outcomes, opening: Opening) -> OutcomeFiles | Callable[[Any, int | None], Any]:
     if callable(outcomes):
         return outcomes
-    return OutcomeFiles(str(Path(outcomes).absolute()))
+    return OutcomeFiles(str(Path(outcomes).absolute()), opening.path, opening.options.get("disk") or Disk())
 
 
 def _session(sources: dict[Any, Any]) -> Any:

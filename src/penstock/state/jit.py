@@ -9,13 +9,20 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from penstock._version import __version__
+
 
 def kernel(function: Any = None, **options: Any) -> Any:
     """numba.njit for a function of this package; where nothing can be cached, each process compiles it again."""
     if function is None:
         return lambda found: kernel(found, **options)
     try:
-        return nb.njit(nogil=True, cache=True, **options)(function)
+        made = nb.njit(nogil=True, cache=True, **options)(function)
+        # numba looks at the source of this function's module alone, and its files outlive an upgrade of the package:
+        # what other modules had inlined here would stay.
+        index = made._cache._cache_file
+        index._source_stamp = index._source_stamp, __version__
+        return made
     except RuntimeError:  # neither the package's directory nor the user's cache can be written to
         return nb.njit(nogil=True, **options)(function)
 
@@ -46,3 +53,17 @@ def borrowed(typingctx: Any, several: Any) -> Any:
         return context.make_tuple(builder, several, out)
 
     return several(several), codegen
+
+
+@intrinsic
+def keep(typingctx: Any, *several: Any) -> Any:
+    """Nothing, but these are in use until here.
+
+    numba gives an array back at every place after which it is not used, on every path: in long code with many ways
+    out that is much to compile.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.get_dummy_value()
+
+    return types.void(types.StarArgTuple(several)), codegen

@@ -81,8 +81,12 @@ def compare(starts: Any, data: Any, a: Any, b: Any) -> Any:
 
 
 @kernel
-def _intern(slots: Any, starts: Any, data: Any, count: Any, offsets: Any, source: Any, out: Any) -> Any:
-    """Number every string of an Arrow array; room must have been made before. Returns the new count."""
+def _intern(slots: Any, starts: Any, data: Any, pool: Any, offsets: Any, source: Any, out: Any) -> None:
+    """Number every string of an Arrow array; room must have been made before. pool: how many there are.
+
+    The count is kept here and not by the caller, whom Ctrl-C may stop before it has heard of strings that are there.
+    """
+    count = pool[0]
     mask = np.uint64(slots.size - 1)
     hashes = np.empty(BLOCK, np.int64)
     for block in range(0, out.size, BLOCK):
@@ -115,7 +119,7 @@ def _intern(slots: Any, starts: Any, data: Any, count: Any, offsets: Any, source
                         break
                 h = (h + TWO) & mask
             out[i] = number
-    return count
+    pool[0] = count
 
 
 @kernel
@@ -141,10 +145,14 @@ def _gather(starts: Any, data: Any, numbers: Any, offsets: Any, out: Any) -> Non
 
 class Strings:
     def __init__(self) -> None:
-        self.count = 0
+        self._pool = np.zeros(1, np.int64)
         self.slots = _empty(1024)
         self.starts = np.zeros(513, np.int64)
         self.data = np.zeros(8192, np.uint8)
+
+    @property
+    def count(self) -> int:
+        return int(self._pool[0])
 
     def number(self, text: str) -> int:
         return int(self.intern(pa.array([text], pa.string()))[0])
@@ -161,22 +169,23 @@ class Strings:
             return out
         offsets, source = _buffers(array)
         self._reserve(len(array), int(offsets[-1]) - int(offsets[0]))
-        self.count = _intern(self.slots, self.starts, self.data, self.count, offsets, source, out)
+        _intern(self.slots, self.starts, self.data, self._pool, offsets, source, out)
         return out
 
     def _reserve(self, extra: int, size: int) -> None:
         need = self.count + extra
         if need + 1 > self.starts.size:
-            self.starts = _longer(self.starts, max(need + 1, 2 * self.starts.size))
+            self.starts = longer(self.starts, max(need + 1, 2 * self.starts.size))
         room = int(self.starts[self.count]) + size
         if room > self.data.size:
-            self.data = _longer(self.data, max(room, 2 * self.data.size))
+            self.data = longer(self.data, max(room, 2 * self.data.size))
         if 4 * need > self.slots.size:
-            old, size = self.slots, self.slots.size
+            size = self.slots.size
             while size < 4 * need:
                 size *= 2
-            self.slots = _empty(size)
-            _refill(self.slots, old)
+            slots = _empty(size)
+            _refill(slots, self.slots)
+            self.slots = slots
 
     def arrow(self, numbers: Any, valid: Any = None) -> pa.Array:
         """The strings with these numbers; null where valid is given and false."""
@@ -201,7 +210,7 @@ def _buffers(array: pa.Array) -> tuple[Any, Any]:
     return numbers, np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
 
 
-def _longer(array: Any, size: int) -> Any:
+def longer(array: Any, size: int) -> Any:
     out = np.zeros(size, array.dtype)
     out[: array.size] = array
     return out

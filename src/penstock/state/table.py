@@ -21,7 +21,7 @@ from penstock.declare.model import TableDef
 from penstock.state import hashing
 from penstock.state.arrow import from_arrow, to_arrow
 from penstock.state.lanes import dtype
-from penstock.state.strings import Strings
+from penstock.state.strings import Strings, longer
 
 ROWS, FREE, DIRTY, GRAVES, USED = range(5)
 _FIRST_CAPACITY = 1024
@@ -47,26 +47,22 @@ class TableState:
         return int(self.meta[ROWS] - self.meta[FREE])
 
     def reserve(self, extra: int) -> None:
-        """Make room for this many more records."""
+        """Make room for this many more records, in all arrays or in none."""
         need = int(self.meta[USED]) + extra
         if need > self.capacity:
+            capacity = max(need, 2 * self.capacity)
+            stored = np.hstack([self.stored, np.zeros((len(self.stored), capacity - self.capacity), np.int64)])
+            columns = [longer(c, capacity) for c in self.columns]
+            others = {name: longer(getattr(self, name), capacity) for name in ("written", "flags", "graves", "free")}
+            others["dirty"] = longer(self.dirty, capacity + 1)
+            self.stored, self.columns = stored, columns
+            for name, array in others.items():
+                setattr(self, name, array)
+            self.capacity = capacity
             self.made += 1
-            self.capacity = max(need, 2 * self.capacity)
-            self.stored = np.hstack(
-                [self.stored, np.zeros((len(self.stored), self.capacity - self.stored.shape[1]), np.int64)]
-            )
-            self.columns = [self._longer(c) for c in self.columns]
-            for name in ("written", "flags", "graves", "free"):
-                setattr(self, name, self._longer(getattr(self, name)))
-            self.dirty = self._longer(self.dirty, 1)
         # At most half full, so that probes stay short.
         if 4 * self.capacity > self.slots.size:
             self.reindex()
-
-    def _longer(self, array: Any, more: int = 0) -> Any:
-        out = np.zeros(self.capacity + more, array.dtype)
-        out[: array.size] = array
-        return out
 
     def part(self, name: str) -> Any:
         """An array as kernels name it: key0, column0, bits0 (a float column's bits), slots, …"""
@@ -79,9 +75,10 @@ class TableState:
         return getattr(self, name)
 
     def reindex(self) -> None:
+        slots = _empty_slots(self.capacity)
+        hashing.rebuild(slots, self.stored, self.flags, int(self.meta[ROWS]))
+        self.slots = slots
         self.made += 1
-        self.slots = _empty_slots(self.capacity)
-        hashing.rebuild(self.slots, self.stored, self.flags, int(self.meta[ROWS]))
 
     def sweep(self) -> None:
         if self.meta[GRAVES]:

@@ -23,19 +23,26 @@ _NAMES = ("engine", "reference")
 
 
 def check(
-    app: Any, *, load: Mapping[Any, Any] | None = None, batches: Iterable[Any] = (), policy: Any = None
+    app: Any,
+    *,
+    load: Mapping[Any, Any] | None = None,
+    batches: Iterable[Any] = (),
+    policy: Any = None,
+    watermark: int | None = None,
 ) -> list[pa.Table]:
-    """Assert that engine and reference agree on every outcome and record; the outcomes of each batch."""
-    options = {} if policy is None else {"policy": policy}
+    """Assert that engine and reference agree on every outcome and record; the outcomes of each batch. With a watermark
+    all batches have it, and a flush behind them is the last batch."""
+    given = [(batch if isinstance(batch, Mapping) else list(batch), {"watermark": watermark}) for batch in batches]
+    if watermark is not None:
+        given.append(([], {"flush": True}))
     out = []
     with app.open() as engine, app.reference() as reference:
         for table, rows in (load or {}).items():
             engine.load(table, rows)
             reference.load(table, rows)
-        for number, batch in enumerate(batches):
-            batch = batch if isinstance(batch, Mapping) else list(batch)
-            outcomes = engine.run(batch, **options)
-            _compare_outcomes(app.program, number, outcomes, reference.run(batch))
+        for number, (batch, options) in enumerate(given):
+            outcomes = engine.run(batch, policy=policy, **options)
+            _compare_outcomes(app.program, number, outcomes, reference.run(batch, **options))
             _compare_tables(app.program, number, engine, reference)
             out.append(outcomes)
     return out

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.schedule.policy import Policy
 from penstock.testing import check
 
 floats = ps.App("floats")
@@ -141,3 +142,85 @@ def test_constants_that_overflow_abort_and_still_compile() -> None:
 
 
 BIG, SMALLEST = 2**62, -(2**63)
+
+
+spans = ps.App("spans")
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+
+
+@spans.table
+class Walked:
+    id: int = ps.key()
+    last: int = 0
+    turns: int = 0
+
+
+@spans.event
+class Span:
+    ts: int = ps.order()
+    a: int
+    b: int
+
+
+@spans.transaction
+def walk(e: Span):
+    walked = Walked.get(e.ts)
+    for i in range(e.a, e.b):
+        walked.turns += 1
+        walked.last = i
+        if walked.turns == 5:
+            break
+    for i in range(e.a, e.b, 3):
+        walked.turns += 1
+        walked.last = max(walked.last, i)
+        if walked.turns >= 10:
+            break
+    n = 0
+    for i in range(e.b, e.a, -2):
+        n += 1
+        walked.last = i
+        if n == 5:
+            break
+    for i in range(e.a, e.b, 9223372036854775807):
+        walked.turns += 100
+        n = i
+    for i in range(e.b, e.a, -9223372036854775808):
+        walked.turns += 1000
+        n = i
+    return {"n": n, "turns": walked.turns, "last": walked.last}
+
+
+@pytest.mark.parametrize("policy", ["serial", "ready/transaction/eager", "tstream"])
+def test_a_range_as_wide_as_all_ints(policy: str) -> None:
+    """More turns than an int64 counts, and items at both ends of it."""
+    ends = [LOWEST, LOWEST + 1, LOWEST + 2, -(2**62), -1, 0, 1, 2**62, HIGHEST - 2, HIGHEST - 1, HIGHEST]
+    events = [Span(ts=n, a=a, b=b) for n, (a, b) in enumerate((a, b) for a in ends for b in ends)]
+    check(spans, batches=[events], policy=Policy.parse(policy, 2))
+
+
+def test_a_range_between_constants_at_the_ends() -> None:
+    ends = ps.App("ends")
+
+    @ends.event
+    class Go:
+        ts: int = ps.order()
+        most: int
+
+    @ends.transaction
+    def go(e: Go):
+        n, last = 0, 0
+        for i in range(LOWEST, HIGHEST):
+            n, last = n + 1, i
+            if n == e.most:
+                break
+        for _ in range(HIGHEST, LOWEST, -1):
+            n += 1
+            if n >= 2 * e.most:
+                break
+        for _ in range(HIGHEST, HIGHEST):
+            n += 100
+        for i in range(HIGHEST - 1, HIGHEST):
+            n, last = n + 1, last + i
+        return {"n": n, "last": last}
+
+    check(ends, batches=[[Go(ts=1, most=1), Go(ts=2, most=3)]])

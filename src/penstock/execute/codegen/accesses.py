@@ -9,11 +9,14 @@ It goes over the events up to three times:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.execute.codegen import ahead, records
 from penstock.execute.codegen.emitter import Emitter
 from penstock.execute.codegen.entries import foreseen, turns
 from penstock.execute.codegen.layout import Layout
 from penstock.execute.codegen.source import Source
+from penstock.execute.codegen.subroutines import Cutter
 from penstock.plan.foresee import Foresight, Site, growing
 from penstock.plan.ir import Op, Plan, TransactionPlan
 
@@ -23,9 +26,9 @@ MISSING, NEVER = -2, -1
 
 
 class Accesses:
-    def __init__(self, plan: Plan, layout: Layout) -> None:
-        self.plan = plan
-        self.emitter = Emitter(plan)
+    def __init__(self, plan: Plan, layout: Layout, cutter: Cutter) -> None:
+        self.plan, self.cutter = plan, cutter
+        self.emitter = Emitter(plan, cutter)
         self.emitter.know(layout)
         self.tables = {t.name: n for n, t in enumerate(plan.program.tables)}
         self.grows = growing(plan)
@@ -65,7 +68,7 @@ class Accesses:
                 for k, (transaction, event, _) in enumerate(self.foreseen):
                     out.line(f"{'elif' if k else 'if'} kind[i] == {event}:")
                     with out.indented():
-                        ahead.emit(out, ahead.foreseen(self.plan, transaction, event))
+                        ahead.emit(out, ahead.foreseen(self.plan, transaction, event), self.cutter)
                 if not self.foreseen:
                     out.line("pass")
 
@@ -80,13 +83,19 @@ class Accesses:
         with out.indented():
             out.line(f"begin[i + 1] = {' + '.join(counts)}")
             out.line("continue")
-        for site in straight:
-            self.site(out, ops, event, site, "")
-        for loop in foresight.loops:
-            out.line(f"for q in range(m{event}_{loop}):")
-            with out.indented():
-                for site in foresight.of_loop(loop):
-                    self.site(out, ops, event, site, "q")
+
+        def write(out: Source, several: Sequence[Site | int]) -> None:
+            for one in several:
+                if isinstance(one, Site):
+                    self.site(out, ops, event, one, "")
+                    continue
+                out.line(f"for q in range(m{event}_{one}):")
+                with out.indented():
+                    for site in foresight.of_loop(one):
+                        self.site(out, ops, event, site, "q")
+
+        items: list[Site | int] = [*straight, *foresight.loops]
+        self.cutter.run(out, items, write)
 
     def site(self, out: Source, ops: dict[int, Op], event: int, site: Site, turn: str) -> None:
         n = self.tables[site.table]

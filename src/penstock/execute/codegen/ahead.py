@@ -5,10 +5,11 @@ Only lookups whose key comes straight from the event are asked for: a field, a c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.execute.codegen.source import Source
+from penstock.execute.codegen.subroutines import Cutter
 from penstock.plan.ir import Op, Plan, TransactionPlan, walk
 from penstock.state.lanes import constant
 
@@ -70,9 +71,13 @@ class _Source:
         return ""
 
 
-def emit(out: Source, wanted: list[Ahead]) -> None:
+def emit(out: Source, wanted: list[Ahead], cutter: Cutter) -> None:
     if not wanted:
         out.line("pass")
+    cutter.run(out, wanted, _several)
+
+
+def _several(out: Source, wanted: Sequence[Ahead]) -> None:
     for one in wanted:
         if one.loop:
             # Lists of unequal length end at the shortest, but asking too far does no harm: offsets stay inside.

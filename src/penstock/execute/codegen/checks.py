@@ -5,6 +5,7 @@ Straight-line code knows those records by name. Records written in a loop are li
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -26,10 +27,14 @@ def note(em: Emitter, out: Source, op: Op, x: str) -> None:
 def checks(em: Emitter, out: Source, block: Block) -> None:
     """Every check of every record that the transaction wrote and that is still there."""
     if em.logs_touched:
-        checks_of_touched(em, out, block)
+        em.cutter.whole(out, lambda out: checks_of_touched(em, out, block), always=True)
         return
-    for op in written(em, block):
-        check_one(em, out, op, block)
+
+    def write(out: Source, several: Sequence[Op]) -> None:
+        for op in several:
+            check_one(em, out, op, block)
+
+    em.cutter.run(out, written(em, block), write)
 
 
 def written(em: Emitter, block: Block) -> list[Op]:

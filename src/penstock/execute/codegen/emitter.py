@@ -7,6 +7,8 @@ user's own passes it on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -14,13 +16,15 @@ from penstock.declare.types import Type
 from penstock.execute.codegen import records, scalars, source
 from penstock.execute.codegen.layout import ENGINE_REASONS, Layout
 from penstock.execute.codegen.source import Source
+from penstock.execute.codegen.subroutines import Cutter
 from penstock.plan.ir import ROW, Block, Op, Plan, walk
 from penstock.state.lanes import constant
 
 
 class Emitter:
-    def __init__(self, plan: Plan, store: Any = records) -> None:
+    def __init__(self, plan: Plan, cutter: Cutter, store: Any = records) -> None:
         self.plan = plan
+        self.cutter = cutter
         self.store = store  # the module that emits operations on records: in place, or on versions of them
         self.numbers = {t.name: n for n, t in enumerate(plan.program.tables)}
         self.foresight: Any = None  # versions: the sites of the transaction
@@ -34,6 +38,7 @@ class Emitter:
         self.text: dict[int, str] = {}
         self.types: dict[int, Type] = {}
         self.lists: dict[int, str] = {}
+        self.users: dict[int, list[int]] = {}  # value -> the operations that use it
         self.self_row = ""
         self.in_loop = 0
         self.logs_touched = False
@@ -79,18 +84,20 @@ class Emitter:
     def block(self, out: Source, block: Block, event: int, fields: list[tuple[str, int]]) -> None:
         self.prefix, self.event, self.fields = f"p{event}_", event, dict(fields)
         self.begin(block)
-        # Checks of records written in a loop need the list of those records; straight-line code knows them.
+        # Checks of records written in a loop need the list of those records; straight-line code knows them, but
+        # where there is much of it, one check for all that was written is less than one for each write.
         self.logs_touched = any(
             inner.code in ("write", "insert", "ensure") and self.plan.checks_of(inner.table)
             for op in block.ops
-            if op.is_loop
-            for inner in walk(op.body)
+            for inner in (walk((op,)) if self.cutter.cutting else walk(op.body))
         )
         self.ops(out, block.ops)
 
     def begin(self, block: Block) -> None:
-        self.text, self.types, self.lists = {}, {}, {}
+        self.text, self.types, self.lists, self.users = {}, {}, {}, {}
         for op in block.walk():
+            for used in used_by(op):
+                self.users.setdefault(used, []).append(op.id)
             if op.type is not None:
                 self.types[op.id] = op.type
             for carry in op.carries:
@@ -102,18 +109,35 @@ class Emitter:
                 self.lists[op.id] = f"e{self.event}_{op.name}"
 
     def ops(self, out: Source, ops: tuple[Op, ...]) -> None:
-        for guard, group in groupby((op for op in ops if op.code != "const"), key=lambda op: op.guard):
+        self.cutter.run(out, [op for op in ops if op.code != "const"], self.several, self.defined)
+
+    def several(self, out: Source, ops: Sequence[Op]) -> None:
+        for guard, group in groupby(ops, key=lambda op: op.guard):
             several = list(group)
             if guard is None:
                 for op in several:
                     self.op(out, op)
                 continue
             for op in several:
-                self.zeros(out, op)
+                if self.outlives(op, several):
+                    self.zeros(out, op)
             out.line(f"if {self.val(guard)}:")
             with out.indented():
                 for op in several:
                     self.op(out, op)
+
+    def outlives(self, op: Op, several: list[Op]) -> bool:
+        """Whether what an operation makes is used outside the `if` that it stands in; short source need not ask."""
+        if not self.cutter.long:
+            return True
+        inside = {one.id for one in walk(tuple(several))}
+        checked = op.type == ROW and bool(self.plan.checks_of(op.table))  # by its place, at the end
+        return checked or any(user not in inside for made in made_by(op) for user in self.users.get(made, ()))
+
+    def defined(self, op: Op) -> list[str]:
+        out = Source()
+        Emitter.zeros(self, out, op)
+        return out.lines
 
     def zeros(self, out: Source, op: Op) -> None:
         """Define what an operation makes, in case its guard does not hold."""
@@ -157,10 +181,24 @@ class Emitter:
                 args = ", ".join(self.val(a) for a in op.args)
                 out.line(f"{v}_ok, {v} = udf_{op.name}({args})")
                 self.abort(out, f"not {v}_ok", f"udf {op.name} failed")
+            case "find" | "locate" | "ensure" | "insert" | "delete" | "write" if self.cutter.long:
+                self.call(out, op)
             case "find" | "locate" | "ensure" | "insert" | "delete" | "read" | "read_or" | "write" | "present":
                 self.store.record_op(self, out, op)
             case _:
                 scalars.emit(self, out, op)
+
+    def call(self, out: Source, op: Op) -> None:
+        """An operation on a record as a call: in a long kernel many do the same to a table or a column."""
+        if self.store is not records:  # versions: a line or two
+            self.store.record_op(self, out, op)
+            return
+        alike = replace(op, id=0, args=tuple(range(1, len(op.args) + 1)))
+        names = {f"a_v{k}": self.val(value) for k, value in enumerate((op.id, *op.args))}
+        names |= {f"a_x{k}": self.row(value) for k, value in enumerate((op.id, *op.args))}
+        kept, self.prefix, self.text = (self.prefix, self.text), "a_", {}
+        self.cutter.call(out, lambda out: records.record_op(self, out, alike), self.defined(alike), names, self.prefix)
+        self.prefix, self.text = kept
 
     def null_test(self, out: Source, op: Op) -> None:
         name = f"ok{self.event}_{op.name}"
@@ -176,35 +214,50 @@ class Emitter:
     # -- loops ------------------------------------------------------------------------------
 
     def loop(self, out: Source, op: Op) -> None:
-        turn, count = f"{self.prefix}q{op.id}", f"{self.prefix}m{op.id}"
         for carry in op.carries:
             out.line(f"{self.val(carry.id)} = {self.val(carry.init)}")
-        if op.code == "each":
-            lengths = [f"{self.val(a)}_n" for a in op.args]
-            out.line(f"{count} = {lengths[0]}")
-            for one in lengths[1:]:
-                out.line(f"{count} = min({count}, {one})")
-        else:
-            scalars.range_count(out, count, self.val(op.args[0]), self.val(op.args[1]), op.const)
-        out.line(f"for {turn} in range({count}):")
         self.in_loop += 1
-        with out.indented():
-            for item in (o for o in op.body if o.code == "item"):
-                source = op.args[item.const]
-                if op.code == "each":
-                    lane = self.lists[source]
-                    out.line(f"{self.val(item.id)} = {lane}[{self.val(source)}_at + {turn}]")
-                else:
-                    out.line(f"{self.val(item.id)} = {self.val(op.args[0])} + {turn} * {op.const}")
-            self.ops(out, op.body)
-            self.next_turn(out, op)
-            if not op.body and not op.carries:
-                out.line("pass")
+        if op.code == "each":
+            self.each(out, op)
+        else:
+            self.range(out, op)
         self.in_loop -= 1
         if any(inner.may_abort for inner in op.body) or self.pushes(op):
             out.line("if c != 0:")
             with out.indented():
                 out.line("break")
+
+    def each(self, out: Source, op: Op) -> None:
+        """Turns over the items of lists; the shortest ends them."""
+        turn, count = f"{self.prefix}q{op.id}", f"{self.prefix}m{op.id}"
+        lengths = [f"{self.val(a)}_n" for a in op.args]
+        out.line(f"{count} = {lengths[0]}")
+        for one in lengths[1:]:
+            out.line(f"{count} = min({count}, {one})")
+        out.line(f"for {turn} in range({count}):")
+        with out.indented():
+            for item in (o for o in op.body if o.code == "item"):
+                source = op.args[item.const]
+                out.line(f"{self.val(item.id)} = {self.lists[source]}[{self.val(source)}_at + {turn}]")
+            self.ops(out, op.body)
+            self.next_turn(out, op)
+            if not op.body and not op.carries:
+                out.line("pass")
+
+    def range(self, out: Source, op: Op) -> None:
+        """Turns over a range. There may be more of them than an int64 counts, so they are counted down."""
+        item, left = f"{self.prefix}q{op.id}", f"{self.prefix}m{op.id}"
+        start, stop = (self.val(a) for a in op.args)
+        scalars.range_count(out, left, start, stop, op.const)
+        out.line(f"{item} = np.int64({start})")
+        out.line(f"while {left} != np.uint64(0):")
+        with out.indented():
+            out.line(f"{left} -= ONE")
+            for inner in (o for o in op.body if o.code == "item"):
+                out.line(f"{self.val(inner.id)} = {item}")
+            out.line(f"{item} += {op.const}")  # behind the last turn it may wrap; nobody sees it
+            self.ops(out, op.body)
+            self.next_turn(out, op)
 
     def next_turn(self, out: Source, op: Op) -> None:
         moved = [(self.val(c.id), self.val(c.next)) for c in op.carries if c.id != c.next]
@@ -220,3 +273,12 @@ class Emitter:
 
     def pushes(self, op: Op) -> bool:
         return any(inner.code in ("write", "insert", "ensure", "delete") for inner in walk(op.body))
+
+
+def made_by(op: Op) -> list[int]:
+    return [op.id, *(carry.id for carry in op.carries)]
+
+
+def used_by(op: Op) -> list[int]:
+    ends = [one for one in (op.guard, op.until) if one is not None]
+    return [*op.args, *ends, *(value for carry in op.carries for value in (carry.init, carry.next))]

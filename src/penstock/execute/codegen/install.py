@@ -13,8 +13,10 @@ from penstock.plan.ir import Plan
 
 
 def install(out: Source, plan: Plan) -> None:
-    out.line("g = borrowed(g)")
     tables = range(len(plan.program.tables))
+    if not tables:
+        return  # and so no entries
+    out.line("g = borrowed(g)")
     for t in tables:
         records.mask(out, f"t{t}")
     out.line("start, stop = h_.share(g.record.size, me, threads)")

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from penstock.execute.codegen.layout import Layout
 from penstock.execute.codegen.program import DECORATOR, InPlace, head
+from penstock.execute.codegen.source import Source
+from penstock.execute.codegen.subroutines import Cutter, cut_if_long
 from penstock.plan.ir import Plan
 
 _MORE = """
@@ -22,24 +24,33 @@ from penstock.state.jit import borrowed
 
 def generate_locked(plan: Plan, layout: Layout) -> str:
     """The module's source."""
-    events = InPlace(plan)
+    return cut_if_long(lambda cutter: _module(plan, layout, cutter))
+
+
+def _module(plan: Plan, layout: Layout, cutter: Cutter) -> str:
+    events = InPlace(plan, cutter)
     events.emitter.know(layout)
+    body, names = Source(1), ("s", "me", *layout.names)
+    _function(body, events)
     out = head(plan, _MORE)
+    out.text(cutter.functions(names, body))
     out.line("")
     out.line("")
     out.line(DECORATOR)
-    out.line(f"def locked(s, me, {', '.join(layout.names)}):")
+    out.line(f"def locked({', '.join(names)}):")
+    return str(out) + str(body)
+
+
+def _function(out: Source, events: InPlace) -> None:
+    out.line("s = borrowed(s)")
+    events.begin(out)
+    out.line("for i in range(start, stop, s.threads):")
     with out.indented():
-        out.line("s = borrowed(s)")
-        events.begin(out)
-        out.line("for i in range(start, stop, s.threads):")
+        out.line("begun = l_.acquire(s, me, i)")
+        out.line("if begun < 0:")
         with out.indented():
-            out.line("begun = l_.acquire(s, me, i)")
-            out.line("if begun < 0:")
-            with out.indented():
-                out.line("break")
-            events.event(out)
-            out.line("l_.release(s, me, i, c, begun)")
-        events.store_counts(out)
-        out.line("return stop")
-    return str(out)
+            out.line("break")
+        events.event(out)
+        out.line("l_.release(s, me, i, c, begun)")
+    events.store_counts(out)
+    out.line("return stop")

@@ -18,6 +18,7 @@ from penstock.execute.codegen.layout import FIXED, Argument, Layout, event_argum
 from penstock.execute.codegen.pieces import LANES
 from penstock.execute.codegen.program import DECORATOR, head, used_fields
 from penstock.execute.codegen.source import Source
+from penstock.execute.codegen.subroutines import Cutter, cut_if_long
 from penstock.execute.codegen.work import Work, loaders
 from penstock.plan.ir import Plan
 
@@ -32,30 +33,40 @@ from penstock.state.jit import borrowed
 
 def generate_state(plan: Plan, layout: Layout) -> str:
     """The source of `accesses` and `install`."""
-    out = head(plan, _MORE)
-    _function(out, plan, "accesses", "g, mode", Accesses(plan, layout).function)
-    _function(out, plan, "install", "g", lambda out: install(out, plan))
-    return str(out)
+
+    def write(cutter: Cutter) -> str:
+        out = head(plan, _MORE)
+        _function(out, plan, "accesses", "g, mode", Accesses(plan, layout, cutter).function, cutter)
+        _function(out, plan, "install", "g", lambda out: install(out, plan), Cutter(cutting=False))
+        return str(out)
+
+    return cut_if_long(write)
 
 
 def generate_work(plan: Plan, layout: Layout, *, cut: bool) -> str:
     """The source of `work`; with `cut`, for pieces of events too."""
-    out = head(plan, _MORE)
-    out.text(loaders(plan))
-    _function(out, plan, "work", "g, p, s", Work(plan, layout, cut=cut).function)
-    return str(out)
+
+    def write(cutter: Cutter) -> str:
+        out = head(plan, _MORE)
+        out.text(loaders(plan, inlined=not cutter.cutting))
+        _function(out, plan, "work", "g, p, s", Work(plan, layout, cutter, cut=cut).function, cutter)
+        return str(out)
+
+    return cut_if_long(write)
 
 
-def _function(out: Source, plan: Plan, name: str, more: str, write: Callable[[Source], None]) -> None:
+def _function(out: Source, plan: Plan, name: str, more: str, write: Callable[[Source], None], cutter: Cutter) -> None:
     """A step that all threads of a team take."""
-    arguments = ", ".join(["box", "me", "threads", more, *(a.name for a in parallel_arguments(plan))])
+    names = ["box", "me", "threads", *more.split(", "), *(a.name for a in parallel_arguments(plan))]
+    arguments, body = ", ".join(names), Source(1)
+    body.line("if me == h_.ALL:")
+    with body.indented():
+        body.line(f"return h_.hand(box, threads, h_.handed(({arguments})))")
+    write(body)
+    body.line("return 0")
+    out.text(cutter.functions(names, body))
     out.text(f"\n\n{DECORATOR}\ndef {name}({arguments}):")
-    with out.indented():
-        out.line("if me == h_.ALL:")
-        with out.indented():
-            out.line(f"return h_.hand(box, threads, h_.handed(({arguments})))")
-        write(out)
-        out.line("return 0")
+    out.text(str(body))
 
 
 def parallel_arguments(plan: Plan) -> tuple[Argument, ...]:

@@ -16,7 +16,8 @@ graves, free, rows, slots used).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from penstock.execute.codegen import ahead, checks, records, source, undo
 from penstock.execute.codegen.emitter import Emitter
@@ -31,46 +32,42 @@ from penstock.execute.codegen.layout import (
     table_arguments,
 )
 from penstock.execute.codegen.source import Source
+from penstock.execute.codegen.subroutines import Cutter, cut_if_long
 from penstock.plan.ir import Op, Plan, TransactionPlan
 
-IMPORTS = """\
-import numba as nb
-import numpy as np
-
-from penstock.execute import kernels as k_
-from penstock.execute import steps as s_
-from penstock.state.hashing import ONE, TWO, combine, first
-from penstock.state.prefetch import BLOCK, prefetch
-from penstock.state.strings import compare as compare_text
-
-INF, NAN = np.inf, np.nan
-"""
-
-DECORATOR = '@nb.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False, no_cfunc_wrapper=True)'
+# `keep` is handed to the module by whoever loads it.
+DECORATOR = '@keep\n@nb.njit(nogil=True, error_model="numpy", boundscheck=False, no_cfunc_wrapper=True)'
 
 _COUNTS = (("n", 0), ("f", 1), ("d", 2), ("g", 3), ("u", 4))
 
 
 def generate(plan: Plan) -> tuple[str, Layout]:
     """The module's source and what its `kernel` takes."""
-    program = InPlace(plan)
-    body = Source(1)
-    program.kernel(body)
-    arguments = (*FIXED, *program.arguments())
-    layout = Layout(arguments, (*ENGINE_REASONS, *program.emitter.reasons), tuple(program.emitter.literals))
-    out = head(plan)
-    out.line("")
-    out.line(DECORATOR)
-    out.line(f"def kernel({', '.join(layout.names)}):")
-    return str(out) + str(body), layout
+    layouts: list[Layout] = []
+
+    def write(cutter: Cutter) -> str:
+        program = InPlace(plan, cutter)
+        body = Source(1)
+        program.kernel(body)
+        arguments = (*FIXED, *program.arguments())
+        layout = Layout(arguments, (*ENGINE_REASONS, *program.emitter.reasons), tuple(program.emitter.literals))
+        layouts.append(layout)
+        out = head(plan)
+        out.text(cutter.functions(layout.names, body))
+        out.line("")
+        out.line(DECORATOR)
+        out.line(f"def kernel({', '.join(layout.names)}):")
+        return str(out) + str(body)
+
+    return cut_if_long(write), layouts[-1]
 
 
 def head(plan: Plan, more: str = "") -> Source:
     """What a module of generated functions begins with: imports and udfs."""
     out = Source()
-    out.text(IMPORTS + more)
+    out.text(source.IMPORTS + more)
     for name, udf in plan.udfs:
-        out.text(source.udf_wrapper(name, source.fingerprint(udf.function)))
+        out.text(source.udf_wrapper(name, udf.fingerprint.digest))
     return out
 
 
@@ -83,9 +80,15 @@ def used_fields(plan: Plan) -> dict[str, set[str]]:
 
 
 def one_turn(
-    out: Source, plan: Plan, event: int, ops: Iterable[Op], run: Callable[[list[tuple[str, int]]], None]
+    out: Source, plan: Plan, cutter: Cutter, event: int, ops: Iterable[Op], run: Callable[[list[tuple[str, int]]], None]
 ) -> None:
     """The one-turn loop around these operations, which `run` writes, and what they return."""
+
+    def give(out: Source, names: Sequence[str]) -> None:
+        for k in (returns.index(name) for name in names):
+            out.line(f"o{k}[i] = value{event}_{k}")
+            out.line(f"h{k}[i] = given{event}_{k}")
+
     returns = [name for name, _ in plan.program.returns]
     types = dict(plan.program.returns)
     given = sorted({op.name for op in ops if op.code == "give"}, key=returns.index)
@@ -95,19 +98,16 @@ def one_turn(
     out.line("while True:")
     with out.indented():
         run([(n, returns.index(n)) for n in given])
-        for name in given:
-            k = returns.index(name)
-            out.line(f"o{k}[i] = value{event}_{k}")
-            out.line(f"h{k}[i] = given{event}_{k}")
+        cutter.run(out, given, give)
         out.line("break")
 
 
 class InPlace:
     """Writes the source that runs one event, and what has to stand around it."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.emitter = Emitter(plan)
+    def __init__(self, plan: Plan, cutter: Cutter) -> None:
+        self.plan, self.cutter = plan, cutter
+        self.emitter = Emitter(plan, cutter)
         self.used = used_fields(plan)
 
     def arguments(self) -> list[Argument]:
@@ -156,7 +156,7 @@ class InPlace:
             for number, several in wanted.items():
                 out.line(f"{word} kind[i] == {number}:")
                 with out.indented():
-                    ahead.emit(out, several)
+                    ahead.emit(out, several, self.cutter)
                 word = "elif"
 
     def event(self, out: Source) -> None:
@@ -186,7 +186,7 @@ class InPlace:
             number = self.event_number(transaction)
             out.line(f"{word} kind[i] == {number}:  # {transaction.name}({transaction.event})")
             with out.indented():
-                self.transaction(out, transaction, number)
+                self.cutter.whole(out, partial(self.transaction, transaction=transaction, event=number))
             word = "elif"
 
     def transaction(self, out: Source, transaction: TransactionPlan, event: int) -> None:
@@ -194,7 +194,7 @@ class InPlace:
             self.emitter.block(out, transaction.block, event, given)
             checks.checks(self.emitter, out, transaction.block)
 
-        one_turn(out, self.plan, event, transaction.block.walk(), run)
+        one_turn(out, self.plan, self.cutter, event, transaction.block.walk(), run)
 
     def undo(self, out: Source) -> None:
         """Take back, newest first, what the log says."""
@@ -209,10 +209,15 @@ class InPlace:
             out.line("what = undo_what[nu]")
             out.line("at = np.uint64(undo_at[nu])")
             out.line("old = undo_old[nu]")
-            for code, (table, part) in enumerate(entries):
-                out.line(f"{'if' if code == 0 else 'elif'} what == {code}:")
-                with out.indented():
-                    undo.undo_one(self.emitter, out, table, part)
+            self.cutter.run(out, list(enumerate(entries)), self.undo_some)
+
+    def undo_some(self, out: Source, entries: Sequence[tuple[int, tuple[str, str]]]) -> None:
+        word = "if"
+        for code, (table, part) in entries:
+            out.line(f"{word} what == {code}:")
+            with out.indented():
+                undo.undo_one(self.emitter, out, table, part)
+            word = "elif"
 
     def store_counts(self, out: Source) -> None:
         for t in range(len(self.plan.program.tables)):

@@ -162,11 +162,11 @@ def _against_float(code: str, a: str, b: str) -> str:
 
 
 def range_count(out: Source, count: str, start: str, stop: str, step: int) -> None:
-    """How many turns a range takes; differences of int64 fit in uint64."""
+    """How many turns a range takes, as uint64: there may be 2^64 - 1."""
     low, high = (start, stop) if step > 0 else (stop, start)
     size = abs(step)
-    out.line(f"{count} = 0")
+    out.line(f"{count} = np.uint64(0)")
     out.line(f"if {low} < {high}:")
     with out.indented():
         gap = f"(np.uint64(np.int64({high})) - np.uint64(np.int64({low})) - ONE)"
-        out.line(f"{count} = np.int64({gap} // np.uint64({size}) + ONE)")
+        out.line(f"{count} = {gap} // np.uint64({size}) + ONE")

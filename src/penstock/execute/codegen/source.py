@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
+import ast
 import math
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from penstock.declare.types import Type
+
+IMPORTS = """\
+import numba as nb
+import numpy as np
+
+from penstock.execute import kernels as k_
+from penstock.execute import steps as s_
+from penstock.state.hashing import ONE, TWO, combine, first
+from penstock.state.prefetch import BLOCK, prefetch
+from penstock.state.strings import compare as compare_text
+
+INF, NAN = np.inf, np.nan
+"""
+IMPORTED = {
+    name.asname or name.name
+    for node in ast.walk(ast.parse(IMPORTS))
+    if isinstance(node, ast.Import | ast.ImportFrom)
+    for name in node.names
+} | {"INF", "NAN"}
 
 
 class Source:
@@ -60,24 +77,3 @@ def udf_{name}(*args):  # {fingerprint}
     except Exception:
         return False, zero_{name}
 """
-
-
-def fingerprint(function: Callable[..., Any], depth: int = 0) -> str:
-    """What a udf compiles from: its code, the constants it sees, the functions it calls."""
-    parts = [_code(function.__code__)]
-    outside = inspect.getclosurevars(function)
-    for name, value in sorted({**outside.globals, **outside.nonlocals}.items()):
-        inner = getattr(value, "py_func", getattr(value, "function", value))
-        if isinstance(inner, types.FunctionType) and depth < 8:
-            parts.append(f"{name}={fingerprint(inner, depth + 1)}")
-        else:
-            parts.append(
-                f"{name}={value!r}" if isinstance(value, int | float | str | tuple) else f"{name}:{type(value)}"
-            )
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def _code(code: types.CodeType) -> str:
-    """A function's code as text that is the same in every process."""
-    constants = [_code(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
-    return f"{code.co_code.hex()} {constants} {code.co_names} {code.co_varnames}"

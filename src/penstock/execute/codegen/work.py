@@ -10,6 +10,9 @@ until there is no task left.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 from penstock.execute.codegen import checks, versions
 from penstock.execute.codegen.emitter import Emitter
 from penstock.execute.codegen.entries import base, foreseen, place, turns
@@ -17,6 +20,7 @@ from penstock.execute.codegen.layout import Layout
 from penstock.execute.codegen.pieces import VERDICT_BITS, PieceEmitter, cuts
 from penstock.execute.codegen.program import one_turn, used_fields
 from penstock.execute.codegen.source import Source
+from penstock.execute.codegen.subroutines import Cutter
 from penstock.plan.foresee import Foresight, Site
 from penstock.plan.ir import Plan, TransactionPlan
 from penstock.plan.pieces import Cut, Piece
@@ -26,11 +30,11 @@ SAMPLE = 16
 
 
 class Work:
-    def __init__(self, plan: Plan, layout: Layout, *, cut: bool) -> None:
-        self.plan = plan
-        self.emitter = Emitter(plan, versions)
+    def __init__(self, plan: Plan, layout: Layout, cutter: Cutter, *, cut: bool) -> None:
+        self.plan, self.cutter = plan, cutter
+        self.emitter = Emitter(plan, cutter, versions)
         self.emitter.know(layout)
-        self.pieces = PieceEmitter(plan, versions)
+        self.pieces = PieceEmitter(plan, cutter, versions)
         self.pieces.know(layout)
         self.cuts = cuts(plan) if cut else {}
         self.tables = {t.name: n for n, t in enumerate(plan.program.tables)}
@@ -81,30 +85,24 @@ class Work:
         for k, (transaction, event, foresight) in enumerate(self.foreseen):
             out.line(f"{'elif' if k else 'if'} kind[i] == {event}:  # {transaction.name}({transaction.event})")
             with out.indented():
+                whole = partial(self.whole, transaction=transaction, event=event, foresight=foresight)
                 cut = self.cuts.get(transaction.name)
                 if cut is None:
-                    self.whole(out, transaction, event, foresight)
+                    self.cutter.whole(out, whole)
                     continue
                 out.line("part = piece - p.first[i] if p.shape[i] else -1")
                 for number, piece in enumerate(cut.pieces):
                     out.line(f"{'elif' if number else 'if'} part == {number}:")
                     with out.indented():
-                        self.part(out, transaction, event, foresight, cut, number, piece)
+                        own = (transaction, event, foresight, cut, number, piece)
+                        self.cutter.whole(out, partial(self.part, own=own), always=True)
                 out.line("else:")
                 with out.indented():
-                    self.whole(out, transaction, event, foresight)
+                    self.cutter.whole(out, whole)
 
-    def part(
-        self,
-        out: Source,
-        transaction: TransactionPlan,
-        event: int,
-        foresight: Foresight,
-        cut: Cut,
-        number: int,
-        piece: Piece,
-    ) -> None:
+    def part(self, out: Source, own: tuple[TransactionPlan, int, Foresight, Cut, int, Piece]) -> None:
         """One piece of an event. Where it stops the event, it says at which place of the program."""
+        transaction, event, foresight, cut, number, piece = own
         sites = [foresight.sites[n] for n in piece.sites]
         for site in sites:
             self.load_one(out, event, foresight, site)
@@ -113,6 +111,7 @@ class Work:
         one_turn(
             out,
             self.plan,
+            self.cutter,
             event,
             piece.ops,
             lambda given: self.pieces.piece(out, transaction.block, cut, number, event, given),
@@ -137,7 +136,7 @@ class Work:
             self.emitter.block(out, transaction.block, event, given)
             checks.checks(self.emitter, out, transaction.block)
 
-        one_turn(out, self.plan, event, transaction.block.walk(), run)
+        one_turn(out, self.plan, self.cutter, event, transaction.block.walk(), run)
         out.line("code[i] = c")
         if any(s.writes for s in foresight.sites):
             out.line("if c != 0:")
@@ -147,16 +146,21 @@ class Work:
     def load(self, out: Source, event: int, foresight: Foresight, *, again: bool) -> None:
         """What the event sees of each record, to its own entry."""
         wanted = [site for site in foresight.sites if site.writes or not again]
-        for site in wanted:
-            if site.loop is None:
-                self.load_one(out, event, foresight, site)
-        for loop in foresight.loops:
-            out.line(f"for q in range(m{event}_{loop}):")
-            with out.indented():
-                for site in wanted:
-                    if site.loop == loop:
-                        self.load_one(out, event, foresight, site)
-                out.line("pass")
+
+        def write(out: Source, several: Sequence[Site | int]) -> None:
+            for one in several:
+                if isinstance(one, Site):
+                    self.load_one(out, event, foresight, one)
+                    continue
+                out.line(f"for q in range(m{event}_{one}):")
+                with out.indented():
+                    for site in wanted:
+                        if site.loop == one:
+                            self.load_one(out, event, foresight, site)
+                    out.line("pass")
+
+        items: list[Site | int] = [*(site for site in wanted if site.loop is None), *foresight.loops]
+        self.cutter.run(out, items, write)
 
     def load_one(self, out: Source, event: int, foresight: Foresight, site: Site) -> None:
         n = self.tables[site.table]
@@ -169,21 +173,22 @@ def _load_arguments(plan: Plan, n: int) -> list[str]:
     return ["mark", "rows", f"t{n}_flags", *(f"t{n}_c{k}" for k in columns), *(f"w{n}_{k}" for k in columns)]
 
 
-def loaders(plan: Plan) -> str:
-    """The functions that `work` loads records by, one a table."""
+def loaders(plan: Plan, *, inlined: bool) -> str:
+    """The functions that `work` loads records by, one a table; inlined: where there are not too many calls for it."""
     out = Source()
     for n in range(len(plan.program.tables)):
-        _loader(out, plan, n)
+        _loader(out, plan, n, inlined=inlined)
     return str(out)
 
 
-def _loader(out: Source, plan: Plan, n: int) -> None:
+def _loader(out: Source, plan: Plan, n: int, *, inlined: bool) -> None:
     """What an event sees of a record of one table, to the event's entry.
 
     A function of its own, since numba's work grows with the square of a function's length; LLVM puts it in place.
     """
     columns = range(len(plan.program.tables[n].values))
-    out.text(f"\n\n@nb.njit(nogil=True, forceinline=True)\ndef load{n}(g, e, {', '.join(_load_arguments(plan, n))}):")
+    option = ", forceinline=True" if inlined else ""
+    out.text(f"\n\n@nb.njit(nogil=True{option})\ndef load{n}(g, e, {', '.join(_load_arguments(plan, n))}):")
     with out.indented():
         out.line("if g.canon[e] != np.int64(e):")
         with out.indented():

@@ -1,0 +1,246 @@
+"""A list on disk that only grows: JSON lines, each with a checksum over itself and all lines before it.
+
+    ["0b6f4a51",{"kind":"files of a source","format":1,"event":"Transfer","directory":"9f3c…"}]
+    ["c2e0417d","part-0000.parquet"]
+    ["81a95f0e","part-0001.parquet"]
+
+The first line is the header: what is listed, and whose list it is. A line's checksum goes on from the one before, so
+that a flipped bit, a line that was dropped, doubled or moved, and a line of another list are all found at that line.
+
+Invariants:
+- A line is durable, with all before it, when `append` returns.
+- A last line without its newline was torn by a crash. Nobody was told of it: it is dropped, and cut off by the next
+  append. Anything else that does not hold is damage: a StateError that names file and line.
+- One process appends at a time; any may read meanwhile.
+- What was verified is not read again as long as the file only grows, so that a look at a long list costs what is new.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from penstock.commit.disk import PRIVATE, Disk
+from penstock.commit.identity import read_identity
+from penstock.errors import StateError
+
+FORMAT = 1
+RESTORE = "restore it from a backup"
+# A worker whose job was killed may live for a moment; who holds the lock does so for one write and one sync.
+LOCK_TRIES, LOCK_PAUSE_S = 100, 0.01
+
+
+class ChainedLines:
+    def __init__(
+        self, disk: Disk, path: Path, header: dict[str, Any], *, mode: int = PRIVATE, remedy: str = RESTORE
+    ) -> None:
+        """header: what a list that is there must say, and a new one will; None stands for what is not known.
+        remedy: what to do about damage."""
+        self._disk, self.path, self._mode, self._remedy = disk, path, mode, remedy
+        self._wanted = {**header, "format": FORMAT}
+        self._durable = False  # whether this process has synced the file and its name
+        self._forget()
+
+    def _forget(self) -> None:
+        self.header: dict[str, Any] = {}
+        self._lines: list[Any] = []
+        self._mark: tuple[int, int, int] | None = None  # inode, size and time of the file as it was last looked at
+        self._end = self._crc = 0  # of what has been verified
+
+    def read(self) -> list[Any]:
+        """All lines, not to be changed by the caller; none where there is no file. Later looks add to the same list,
+        unless the file became another."""
+        try:
+            fd = self._disk.open(self.path)
+        except FileNotFoundError:
+            self._forget()
+            return self._lines
+        try:
+            self._look(fd)
+        finally:
+            self._disk.close(fd)
+        return self._lines
+
+    def append(self, lines: Sequence[Any], after: int | None = None) -> bool:
+        """Add lines. Durable on return, as are those before: who wrote them may have died before that was so.
+        after: how many lines the caller knows of; False, and nothing is added, where there are others by now."""
+        if self._durable and not lines:
+            return True
+        with self._writing():
+            if not lines and not self._disk.exists(self.path):
+                return True
+            fd, new = self._open()
+            try:
+                with self._locked(fd):
+                    self._look(fd)
+                    if after is not None and len(self._lines) != after:
+                        return False
+                    self._extend(fd, lines)
+            finally:
+                self._disk.close(fd)
+            if new or not self._durable:
+                self._sync_names()
+            self._durable = True
+            return True
+
+    def _open(self) -> tuple[int, bool]:
+        """The file, to be written, and whether it is new."""
+        if not self._disk.exists(self.path):
+            self._disk.ensure_dir(self.path.parent)
+            with suppress(FileExistsError):  # Another process was first.
+                return self._disk.create(self.path), True
+        return self._disk.touch(self.path), False
+
+    def create(self, lines: Sequence[Any]) -> None:
+        """The whole list at once: it is there with all of them, or not at all."""
+        with self._writing():
+            self._disk.replace(self.path, _encode([self._first(), *lines], 0))
+            self._forget()
+
+    def _extend(self, fd: int, lines: Sequence[Any]) -> None:
+        if self._disk.size(fd) > self._end:
+            self._disk.truncate(fd, self._end, self.path)
+        if not self._end:
+            lines = [self._first(), *lines]
+            if self._mode != PRIVATE:
+                self._disk.chmod(fd, self._mode, self.path)
+        if lines:
+            self._disk.write_at(fd, _encode(lines, self._crc), self._end, self.path)
+        self._disk.fsync(fd, self.path)
+        self._look(fd)
+
+    def _first(self) -> dict[str, Any]:
+        return {key: value for key, value in self._wanted.items() if value is not None}
+
+    def _sync_names(self) -> None:
+        """The file's name, and the folder's, which may have been made by one who did not live to do it."""
+        folder = self.path.parent
+        self._disk.fsync_dir(folder)
+        try:
+            self._disk.fsync_dir(folder.parent)
+        except StateError as error:
+            # A folder among others' that cannot be listed: then it was made for us, by someone else.
+            if not isinstance(error.__cause__, PermissionError):
+                raise
+
+    @contextmanager
+    def _locked(self, fd: int) -> Iterator[None]:
+        locked = self._lock(fd)
+        try:
+            yield
+        finally:
+            if locked:
+                self._disk.unlock_file(fd)
+
+    def _lock(self, fd: int) -> bool:
+        """False on a file system without locks: there only the state directory's own keeps a second writer away."""
+        for _ in range(LOCK_TRIES):
+            try:
+                self._disk.lock_file(fd)
+                return True
+            except BlockingIOError:
+                time.sleep(LOCK_PAUSE_S)
+            except OSError:
+                return False
+        raise StateError(f"{self.path} is being written by another process; stop that one, and start again")
+
+    # -- reading ----------------------------------------------------------------------------
+
+    def _look(self, fd: int) -> None:
+        """Verify what has come since the last look; all of it, if the file is not the one it was."""
+        stat = self._disk.fstat(fd)
+        before, mark = self._mark, (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        if mark == before:
+            return
+        if before is not None and before[0] == mark[0] and before[1] < mark[1]:
+            try:
+                self._verify(fd, mark[1])
+                self._mark = mark
+                return
+            except StateError:
+                pass  # Changed in what was verified, or damaged: reading all of it tells.
+        self._forget()
+        self._verify(fd, mark[1])
+        self._mark = mark
+
+    def _verify(self, fd: int, size: int) -> None:
+        data = bytes(memoryview(self._disk.pread(fd, size - self._end, self._end, self.path)))
+        *whole, torn = data.split(b"\n")
+        try:
+            for line in whole:
+                self._take(line)
+            if torn and torn[-1] and _value(torn[:-1], self._crc) is not None:
+                raise ValueError("the byte that ends it is another")
+        except ValueError as error:
+            number = len(self._lines) + 1 + bool(self.header)
+            self._forget()
+            raise StateError(f"{self.path} is damaged in line {number}: {error}; {self._remedy}") from error
+
+    def _take(self, line: bytes) -> None:
+        found = _value(line, self._crc)
+        if found is None:
+            raise ValueError("its checksum does not hold")
+        if self.header:
+            self._lines.append(found[0])
+        else:
+            self._check(found[0])
+            self.header = found[0]
+        self._crc, self._end = found[1], self._end + len(line) + 1
+
+    def _check(self, header: Any) -> None:
+        if not isinstance(header, dict) or "format" not in header:
+            raise ValueError("it is no header of a list")
+        for key, wanted in self._wanted.items():
+            if None in (wanted, header.get(key)) or header[key] == wanted:
+                continue
+            if key == "format":
+                raise StateError(
+                    f"{self.path} has format {header[key]}, which this Penstock does not know; "
+                    "use the Penstock that wrote it"
+                )
+            raise StateError(
+                f"{self.path} is the list of another {key}: {header[key]!r}, not {wanted!r}; "
+                "put the list there that belongs to it"
+            )
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            said = os.strerror(error.errno or 0).lower()
+            raise StateError(f"cannot write {self.path}: {said}; mend that, and start again") from error
+
+
+def directory_of(disk: Disk, state: Path) -> str | None:
+    """The identity of a state directory; None where it has none, or is not made yet."""
+    try:
+        found = read_identity(disk, state).get("directory")
+    except FileNotFoundError:
+        return None
+    return None if found is None else str(found)
+
+
+def _encode(values: Sequence[Any], crc: int) -> bytes:
+    """Lines that go on from a checksum."""
+    out = []
+    for value in values:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        crc = zlib.crc32(text, crc)
+        out.append(b'["%08x",%b]\n' % (crc, text[:-1]))
+    return b"".join(out)
+
+
+def _value(line: bytes, crc: int) -> tuple[Any, int] | None:
+    """A line's value, and its checksum; None where that does not hold."""
+    text = line[12:-1]
+    crc = zlib.crc32(b"\n", zlib.crc32(text, crc))
+    if line[:12] != b'["%08x",' % crc or line[-1:] != b"]":
+        return None
+    return json.loads(text), crc

@@ -1,0 +1,145 @@
+"""Whether an Arrow array holds only what its type means here: Arrow itself promises less, and does not look.
+
+    str        UTF-8
+    datetime   within Python's years, 1 to 9999; a date likewise
+    decimal    no more digits than its type has
+    list       such items
+
+What was made from Python values is sound; what was handed in may be made of any bytes. One look at the whole of a long
+array tells most sound ones. What that does not tell, Arrow does, value by value; what lies under a null is not judged.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.declare.types import INT_MIN, Type
+from penstock.errors import InputError
+
+# Up to this many values, Arrow's look at each takes less time than one numpy call on all of them.
+_FEW = 512
+# The least byte, as int8, that a character of more than one byte begins with: those within it are below.
+_BEGINS = -64
+_NO_TEXT = np.zeros(0, np.int8)
+
+_GIVE = {
+    "str": "give strings in UTF-8",
+    "datetime": "give timestamps of the years 1 to 9999",
+    "date": "give dates of the years 1 to 9999",
+    "decimal": "give decimals of that many digits",
+}
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_TIMES = tuple((m - _EPOCH) // _MICROSECOND for m in (datetime.datetime.min, datetime.datetime.max))
+_DAYS = tuple((d - _EPOCH.date()).days for d in (datetime.date.min, datetime.date.max))
+
+
+def refuse_unsound(array: pa.Array, type_: Type, *, where: str) -> None:
+    """InputError, opening with `where`, if the array, whose Arrow type is right, holds what the type cannot mean."""
+    problem = _problem(array, type_)
+    if problem:
+        give = _GIVE.get((type_.item or type_).kind, "give lists that end where they say")
+        raise InputError(f"{where}: holds what is no {type_} ({problem}); {give}")
+
+
+def _problem(array: pa.Array, type_: Type) -> str:
+    look = JUDGED.get(type_.kind)
+    if look is None or not len(array):
+        return ""
+    try:
+        array.validate()  # its buffers are as long as they have to be
+        return look(array, type_)
+    except pa.ArrowInvalid as error:
+        return str(error)
+
+
+def _text(array: pa.Array, type_: Type) -> str:
+    if pa.types.is_dictionary(array.type):
+        words, places = array.dictionary, array.indices
+        return _problem(words, type_) or _judge(array, lambda: _are_within(places, len(words)))
+    return _judge(array, lambda: _is_utf8(array))
+
+
+def _decimals(array: pa.Array, type_: Type) -> str:
+    words = np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), array.offset * 16)
+    low, high, limit = words[::2], words[1::2], 10**type_.precision
+    _judge(array, lambda: low.max() < limit and low.min() > -limit and bool(((low >> 63) == high).all()))
+    # Arrow takes the least of all numbers for a small one, since it has no absolute value.
+    return "" if words.min() > INT_MIN else _first(array, high == INT_MIN, "has too many digits")
+
+
+def _list(array: pa.Array, type_: Type) -> str:
+    assert type_.item is not None
+    if not _is_rising(array):
+        return "a list ends before it begins"
+    return _problem(array.flatten(), type_.item)  # only what lies in a list that is there
+
+
+def _judge(array: pa.Array, is_sound: Callable[[], bool]) -> str:
+    """ArrowInvalid where Arrow finds a value that is not. is_sound: tells most arrays of which it would find none."""
+    if len(array) <= _FEW or not is_sound():
+        array.validate(full=True)
+    return ""
+
+
+def _is_utf8(array: pa.Array) -> bool:
+    """Whether all of the text together is, and no string begins inside a character."""
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)
+    first, last = int(ends[0]), int(ends[-1])
+    if not _is_rising(array):
+        return False
+    text = np.frombuffer(data, np.int8, last - first, first) if first < last else _NO_TEXT
+    if text.min(initial=0) >= 0:
+        return True  # ASCII
+    try:
+        pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(ends[[0, -1]]), data]).validate(full=True)
+    except pa.ArrowInvalid:  # it may lie under a null
+        return False
+    begins = ends[:-1] - first
+    return bool((text[begins[begins < text.size]] >= _BEGINS).all())
+
+
+def _is_rising(array: pa.Array) -> bool:
+    """Whether no string, or list, ends before it begins."""
+    ends = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
+    return bool((ends[:-1] <= ends[1:]).all())
+
+
+def _are_within(places: pa.Array, count: int) -> bool:
+    numbers = np.frombuffer(places.buffers()[1], np.int32, len(places), places.offset * 4)
+    return bool(numbers.min() >= 0 and numbers.max() < count)
+
+
+def _within(limits: tuple[int, ...], kind: Any) -> Callable[[pa.Array, Type], str]:
+    low, high = limits
+
+    def look(array: pa.Array, type_: Type) -> str:
+        values = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind().itemsize)
+        if low <= values.min() and values.max() <= high:
+            return ""
+        return _first(array, (values < low) | (values > high), "is outside the years 1 to 9999")
+
+    return look
+
+
+def _first(array: pa.Array, wrong: Any, what: str) -> str:
+    """What is the matter with the first value that is wrong and not null."""
+    found = np.flatnonzero(wrong & array.is_valid().to_numpy(zero_copy_only=False))
+    return f"value {found[0]} {what}" if found.size else ""
+
+
+# Kinds of types whose arrays may hold what they cannot mean.
+JUDGED: dict[str, Callable[[pa.Array, Type], str]] = {
+    "str": _text,
+    "datetime": _within(_TIMES, np.int64),
+    "date": _within(_DAYS, np.int32),
+    "decimal": _decimals,
+    "list": _list,
+}

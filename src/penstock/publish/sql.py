@@ -1,0 +1,114 @@
+"""SQL that only reads: one query, in DuckDB, over the tables that it is given.
+
+DuckDB is a whole database: COPY writes files, ATTACH and read_csv open them, INSTALL fetches code. A query over a state
+needs none of it, and one that was copied from somewhere must not be able to overwrite the log. So there are two walls,
+and either would do:
+
+    what is asked     one statement, of a kind that reads; the rest is refused before it runs
+    where it runs     a connection in memory that reaches no file, no network, no extension and no Python variable,
+                      and whose settings are locked
+
+allow_files takes both walls away. Names in a query are tables even then, never variables of whoever runs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    import duckdb
+
+_ALWAYS = {"python_enable_replacements": "false"}
+_LOCKED = {
+    **_ALWAYS,
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    # Else what does not fit into memory would go to files in the directory that the process happens to be in.
+    "temp_directory": "",
+}
+# In this order, and once the connection is there: given when it is made, DuckDB would allow a file ':memory:'.
+_THEN = ("set enable_external_access = false", "set lock_configuration = true")
+
+# How a statement begins that reads, but that DuckDB does not call a SELECT because it takes several steps (PIVOT).
+# A parenthesis has no first word.
+_READING = frozenset(
+    {"", "desc", "describe", "from", "pivot", "pivot_wider", "select", "show", "summarize", "table", "values", "with"}
+)
+_WHOLE = "for DuckDB whole, files and all, ask with allow_files=True (penstock query --allow-files)"
+
+
+def read(tables: Mapping[str, pa.Table], query: str, *, allow_files: bool = False) -> pa.Table:
+    """What the query finds in the tables, by their names; an InputError that says why, if it finds nothing."""
+    import duckdb  # a process that only runs batches needs none
+
+    _check_text(query)
+    try:
+        with duckdb.connect(config=dict(_ALWAYS if allow_files else _LOCKED)) as connection:
+            statements = connection.extract_statements(query)
+            if not statements:
+                raise InputError("the query is empty; write one, for example: select count(*) from account")
+            if not allow_files:
+                for step in _THEN:
+                    connection.execute(step)
+                _check_reads(connection, statements)
+            for name, table in tables.items():
+                connection.register(name, table)
+            return connection.sql(query if allow_files else statements[0]).to_arrow_table()
+    except duckdb.OutOfMemoryException as error:
+        remedy = "ask for less of it" + ("" if allow_files else f", or let it use the disk: {_WHOLE}")
+        raise InputError(f"the query needs more memory than there is; {remedy}") from error
+    except duckdb.PermissionException as error:
+        raise InputError(f"a query reads tables, and nothing else: {_first_line(error)}; {_WHOLE}") from error
+    except duckdb.Error as error:
+        raise InputError(f"the query failed: {_first_line(error)}") from error
+
+
+def _check_text(query: object) -> None:
+    if not isinstance(query, str):
+        raise InputError(f"a query is text, not {type(query).__name__}; write SQL as a str")
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"the query has a character that is no text, {query[error.start]!r}; write it in UTF-8"
+        ) from error
+
+
+def _check_reads(connection: duckdb.DuckDBPyConnection, statements: list[duckdb.Statement]) -> None:
+    if len(statements) > 1:
+        raise InputError(f"the query holds {len(statements)} statements; give one at a time, or, {_WHOLE}")
+    kind = _kind(connection, statements[0])
+    if kind != "SELECT":
+        raise InputError(f"the query is of kind {kind}; only what reads is run, such as SELECT or EXPLAIN; {_WHOLE}")
+
+
+def _kind(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> str:
+    """The kind of a statement; of what is explained, for EXPLAIN, and of what its steps lead to, for several steps."""
+    import duckdb
+
+    kind = str(statement.type.name)
+    if kind not in ("EXPLAIN", "MULTI"):
+        return kind
+    first = re.split(r"\W", statement.query, maxsplit=1)[0].lower()
+    if first != "explain":
+        return "SELECT" if first in _READING else first.upper()
+    # Its options are a language of their own; what it explains is the first rest that is a statement.
+    text = statement.query.encode()
+    for start, _ in duckdb.tokenize(statement.query)[1:]:
+        try:
+            found = connection.extract_statements(text[start:].decode())
+        except duckdb.Error:
+            continue
+        return _kind(connection, found[0])
+    return kind
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

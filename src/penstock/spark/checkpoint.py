@@ -1,0 +1,74 @@
+"""What Spark notes in its checkpoint, as far as we read it: the query's identity, and each batch's offsets.
+
+    checkpoint/metadata              {"id": "5f0e…"}
+    checkpoint/offsets/7             the plan of batch 7
+    checkpoint/offsets/.7.crc        "crc\\0", bytes per sum, then a CRC32 for each so many bytes, all big-endian
+
+The checksums are Hadoop's. Spark looks at them when it reads its own files, and so do we; a file without them is
+believed, as Spark believes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import zlib
+from pathlib import Path
+
+from penstock.commit.disk import Disk
+from penstock.errors import StateError
+
+CHECKPOINT = "checkpoint"
+_MAGIC = b"crc\0"
+_REMEDY = "restore the checkpoint that belongs to the state directory"
+
+
+def query_id(state: str) -> str:
+    """The identity that Spark gave the query when it made the checkpoint."""
+    path = Path(state) / CHECKPOINT / "metadata"
+    try:
+        return str(json.loads(_need(path))["id"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise StateError(f"{path} is damaged: it does not say which query's it is; {_REMEDY}") from error
+
+
+def planned(state: str, batch_id: int) -> str:
+    """A fingerprint of Spark's plan of a batch: its offsets, and when it was planned. As long as the checkpoint keeps
+    that file, the batch is sent again as it was; without it the same number may get other events."""
+    return fingerprint(_need(Path(state) / CHECKPOINT / "offsets" / str(batch_id)))
+
+
+def fingerprint(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _need(path: Path) -> bytes:
+    try:
+        return read_note(path)
+    except FileNotFoundError as error:
+        raise StateError(f"{path} is missing; {_REMEDY}") from error
+
+
+def read_note(path: Path) -> bytes:
+    """A file of the checkpoint, checked; FileNotFoundError where there is none."""
+    disk = Disk()
+    data = disk.read(path)
+    sums = path.with_name(f".{path.name}.crc")
+    try:
+        given = disk.read(sums)
+    except FileNotFoundError:
+        return data
+    if not _holds(data, given):
+        raise StateError(f"{path} is damaged: the checksums in {sums.name} do not hold; {_REMEDY}")
+    return data
+
+
+def _holds(data: bytes, sums: bytes) -> bool:
+    if len(sums) < 8 or sums[:4] != _MAGIC:
+        return False
+    (size,) = struct.unpack(">I", sums[4:8])
+    if not size:
+        return False
+    found = [zlib.crc32(data[at : at + size]) for at in range(0, len(data), size)]
+    return sums[8:] == struct.pack(f">{len(found)}I", *found)

@@ -1,0 +1,50 @@
+"""drained: the version of the last drain whose outcomes were handed on, in the state directory.
+
+Without it a restart would hand them on again, or not at all: Spark knows nothing of a drain. It is sealed JSON;
+older versions wrote a bare number, which is still understood, and which a person may write by hand.
+
+An empty note is what a crash could leave of an older version's. It does not say whether the outcomes were handed on.
+Files of outcomes are written again, which leaves them once. A function is not called again unasked: it might pay
+twice, so a person has to decide.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.commit.disk import Disk
+from penstock.commit.identity import DRAINED
+from penstock.commit.lines import directory_of
+from penstock.commit.sealed import seal, unseal
+from penstock.errors import StateError
+
+
+class DrainNote:
+    def __init__(self, state: Path, disk: Disk) -> None:
+        self._state, self._path, self._disk = state, state / DRAINED, disk
+
+    def says(self, drained: int, *, can_repeat: bool) -> bool:
+        """Whether the outcomes of that version were handed on. can_repeat: handing them on twice does no harm."""
+        try:
+            data = self._disk.read(self._path)
+        except FileNotFoundError:
+            return False
+        if not data and can_repeat:
+            return False
+        if data.strip().isdigit():
+            return int(data) == drained
+        remedy = (
+            f"if the outcomes of version {drained}, which ended a stream, have been handed on, write {drained} into "
+            "it; if not, or if they may be handed on twice, remove it"
+        )
+        try:
+            content = unseal(data, self._path)
+        except StateError as error:
+            raise StateError(f"{error}; or, {remedy}") from error
+        theirs, ours = content.get("directory"), directory_of(self._disk, self._state)
+        if None not in (theirs, ours) and theirs != ours:
+            raise StateError(f"{self._path} belongs to another state directory, {theirs!r}, not {ours!r}; {remedy}")
+        return bool(content.get("drained") == drained)
+
+    def write(self, drained: int) -> None:
+        self._disk.replace(self._path, seal({"drained": drained, "directory": directory_of(self._disk, self._state)}))

@@ -1,0 +1,89 @@
+"""Native equals reference across batches: with watermarks and without, flushes between them, late events of several
+types, under several policies, and on a directory that is opened again at any moment."""
+
+import os
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+import programs
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+from law import FORMS, in_form, step
+from settings import EXAMPLES
+
+from penstock.schedule.policy import Policy
+
+# The first program is compiled for these elsewhere too; the second one, whose times are datetimes, runs serially.
+POLICIES: dict[str, list[Policy | None]] = {
+    "bank": [Policy.parse(name, 2) for name in ("serial", "ready/transaction/eager", "tstream")],
+    "merge": [None],
+}
+# For few times near each other and at both ends of an int64; and for a datetime's microseconds.
+DELAYS = (0, 0, 1, 2, 3, 10**6, 30 * 10**6, 2**63, 2**65)
+
+
+@dataclass(frozen=True)
+class Step:
+    events: list[Any]
+    form: str
+    watermark: int | None
+    flush: bool
+    policy: Policy | None
+    reopened: bool  # before it
+
+
+def steps(case: programs.Case, policies: list[Policy | None]) -> st.SearchStrategy[list[Step]]:
+    def as_step(drawn: tuple[Any, ...]) -> Step:
+        return Step(*drawn)
+
+    one = st.tuples(
+        st.lists(case.event, max_size=6),
+        st.sampled_from(FORMS),
+        st.one_of(st.none(), st.sampled_from(DELAYS)),
+        st.sampled_from((False, False, False, True)),
+        st.sampled_from(policies),
+        st.booleans(),
+    )
+    return st.lists(one.map(as_step), min_size=2, max_size=7)
+
+
+def state(root: str, options: dict[str, Any]) -> dict[str, Any]:
+    return {"path": os.path.join(root, "state"), **options} if options else {}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_batches_one_after_the_other(name: str) -> None:
+    case = programs.case(name)
+    case.app.open().close()
+    durable = st.fixed_dictionaries(
+        {"log": st.sampled_from(("changes", "input")), "snapshot_every": st.sampled_from((1, 3, 50))}
+    )
+
+    @settings(max_examples=EXAMPLES)
+    @given(
+        rows=st.fixed_dictionaries({table: some for table, some in case.rows.items()}),
+        batches=steps(case, POLICIES[name]),
+        options=st.one_of(st.just({}), durable),
+    )
+    def law(rows: dict[Any, Any], batches: list[Step], options: dict[str, Any]) -> None:
+        note(f"program {name}, {options}")
+        # In memory where there is such a place: syncs cost, and prove nothing here.
+        with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as root:
+            reference, where = case.app.reference(), state(root, options)
+            db = case.app.open(**where, background=False)
+            try:
+                for table, some in rows.items():
+                    db.load(table, some)
+                    reference.load(table, some)
+                for one in batches:
+                    if one.reopened and where:
+                        db.close()
+                        db = case.app.open(**where, background=False)
+                    batch = in_form(one.events, one.form)
+                    step(case.app, db, reference, batch, one.policy, watermark=one.watermark, flush=one.flush)
+            finally:
+                db.close()
+
+    law()
