@@ -41,15 +41,18 @@ class SimulatedDisk(Disk):
 
     def create(self, path: Path) -> int:
         with self.step("create", path):
-            return self._opened(self._files.create(path))
+            file = self._files.create(path)
+        return self._opened(file)
 
     def touch(self, path: Path) -> int:
         with self.step("open", path):
-            return self._opened(self._touched(path))
+            file = self._touched(path)
+        return self._opened(file)
 
     def open(self, path: Path) -> int:
         with self.step("open", path):
-            return self._opened(self._files.file(path))
+            file = self._files.file(path)
+        return self._opened(file)
 
     def close(self, fd: int) -> None:
         inode = self._open.pop(fd)
@@ -153,7 +156,7 @@ class SimulatedDisk(Disk):
         me = self.process, fd
         if self._files.locks.setdefault(self._file(fd).number, me) != me:
             raise BlockingIOError(errno.EWOULDBLOCK, "another process holds it")
-        self.machine.locked += 1
+        self.machine.locked[self.process] += 1
 
     def unlock_file(self, fd: int) -> None:
         self.machine.scheduler.pause()

@@ -10,16 +10,15 @@ from typing import Any
 
 import penstock.commit.lock as lock
 import penstock.engine as engine
-from penstock.errors import StateError
 from penstock.execute.native import Kernel
 from penstock.schedule.policy import Conducted, Policy
 from simulation.app import TABLES, app
 from simulation.choices import Choices
 from simulation.driver import Driver
-from simulation.machine import Counts, Machine
+from simulation.machine import Counts, Machine, Weather
 from simulation.oracle import PATH, Oracle
 from simulation.readers import Beside, Elsewhere
-from simulation.scheduler import Process, Wrong
+from simulation.scheduler import Process
 from simulation.session import Options
 from simulation.writer import Intruder, Plan, Writer, options
 
@@ -68,10 +67,22 @@ def deterministic(choices: Choices) -> Any:
         engine.Kernel, engine.Conductor, lock.secrets.token_hex = saved  # type: ignore[misc]
 
 
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """What is not left to choice, so that something rare is met more often."""
+
+    weather: Weather | None = None
+    writer: type[Writer] | None = None
+    intruders: bool = False
+
+
 class History:
-    def __init__(self, seed: int, given: Sequence[int] | None = None, *, tracing: bool = False) -> None:
+    def __init__(
+        self, seed: int, given: Sequence[int] | None = None, focus: Focus = Focus(), *, tracing: bool = False
+    ) -> None:
         self.choices = Choices(seed, given)
-        self.machine = Machine(self.choices, tracing=tracing)
+        self.focus = focus
+        self.machine = Machine(self.choices, focus.weather, tracing=tracing)
         self.oracle = Oracle(self.machine)
         self.operator = Process("operator")  # never dies
         self.machine.files.mkdir(PATH.parent)
@@ -102,11 +113,11 @@ class History:
             with_ids=bool(choices.below(2)),
         )
         opened = options(choices)
-        kind = choices.of((Writer, Writer, Driver))
+        kind = self.focus.writer or choices.of((Writer, Writer, Driver))
         roles = [scheduler.spawn(self.operator, "the writers", partial(self._writers, kind, plan, opened))]
         for k in range(choices.below(3)):
             roles.append(scheduler.spawn(self.operator, f"the readers {k}", partial(self._readers, k)))
-        if choices.once_in(5):
+        if self.focus.intruders or choices.once_in(5):
             roles.append(scheduler.spawn(self.operator, "the intruders", partial(self._intruders, kind, plan, opened)))
         for role in roles:
             scheduler.wait(role)
@@ -159,8 +170,5 @@ class History:
         oracle.check(not session.disk.open_files and not reader.disk.open_files, "files are left open")
 
 
-def run(seed: int, given: Sequence[int] | None = None, *, tracing: bool = False) -> Result:
-    return History(seed, given, tracing=tracing).run()
-
-
-__all__ = ["History", "Result", "StateError", "Wrong", "run"]
+def run(seed: int, given: Sequence[int] | None = None, focus: Focus = Focus(), *, tracing: bool = False) -> Result:
+    return History(seed, given, focus, tracing=tracing).run()

@@ -59,7 +59,7 @@ class Session:
                 disk=self.disk,
             )
         except StateError as error:
-            caused = held or oracle.machine.locked != since.locked or handle.had_faults or oracle.rivals
+            caused = held or oracle.locked(self.process) != since.locked or handle.had_faults or oracle.rivals
             oracle.check(caused, f"the directory cannot be opened: {error}")
             raise Refused from error
         handle.db = db
@@ -149,6 +149,7 @@ class Session:
                 self.db.close()
         except Refused:
             pass
+        handle.gone = True
 
     @contextmanager
     def _writing(self, asked: Asked, gone: bool = False) -> Iterator[None]:

@@ -152,7 +152,7 @@ class Intruder(Writer):
             oracle.machine.note("removes writer.lock")
         with suppress(Refused):
             self.session.open()
-            for _ in range(self.choices.below(3) if writing else 0):
+            for _ in range(self.choices.of((0, 1, 2, 6)) if writing else 0):
                 self.session.run(Asked(self.plan.batch()))
         if self.session.db is not None:
             self.session.close()
