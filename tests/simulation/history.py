@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+import itertools
+import logging
+import random
+import secrets
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
+from unittest.mock import patch
 
-import penstock.commit.lock as lock
-import penstock.engine as engine
+from penstock import engine
+from penstock.commit import Scrub
 from penstock.execute.native import Kernel
+from penstock.publish import store
 from penstock.schedule.policy import Conducted, Policy
 from simulation.app import TABLES, app
 from simulation.choices import Choices
@@ -53,18 +60,61 @@ def _kernel() -> Kernel:
     return Kernel(app.plan)
 
 
+class Log(logging.Handler):
+    """What Penstock logs: an error is one of a process that had a fault, or a rival."""
+
+    def __init__(self, oracle: Oracle) -> None:
+        super().__init__()
+        self._oracle = oracle
+
+    def emit(self, record: logging.LogRecord) -> None:
+        task = self._oracle.machine.scheduler.current
+        self._oracle.machine.note(f"  logs: {record.getMessage()}")
+        if record.exc_info and task is not None and not task.process.faults and not self._oracle.removals:
+            self._oracle.wrong(f"{record.getMessage()}: {record.exc_info[1]!r}")
+
+
 @contextmanager
-def deterministic(choices: Choices) -> Any:
-    """What a database takes from elsewhere than its disk: its kernel, made once; and the writer's token."""
-    count = iter(range(1, 1 << 30))
-    saved = engine.Kernel, engine.Conductor, lock.secrets.token_hex
-    engine.Kernel = lambda plan: _kernel().twin()  # type: ignore[assignment,misc]
-    engine.Conductor = Serial  # type: ignore[assignment,misc]
-    lock.secrets.token_hex = lambda n: f"{next(count):08x}" * (n // 4)  # type: ignore[assignment]
+def logged(oracle: Oracle) -> Iterator[None]:
+    logger, handler = logging.getLogger("penstock"), Log(oracle)
+    logger.addHandler(handler)
     try:
-        yield
+        with patch.object(logger, "propagate", False):
+            yield
     finally:
-        engine.Kernel, engine.Conductor, lock.secrets.token_hex = saved  # type: ignore[misc]
+        logger.removeHandler(handler)
+
+
+@contextmanager
+def deterministic(machine: Machine) -> Iterator[None]:
+    """What a database takes from elsewhere than its disk: its kernel, made once; tokens; the time and the order of a
+    scrub; and when what lies in cycles is thrown away."""
+    scheduler, count = machine.scheduler, itertools.count(1)
+
+    def token(n: int) -> str:
+        return f"{next(count):08x}" * (n // 4)
+
+    def wait(seconds: float) -> bool:
+        scheduler.pause()
+        return False
+
+    def clock() -> float:
+        return scheduler.clock  # so that the first scrub is due after 300 operations
+
+    def scrub(*arguments: Any) -> Scrub:
+        return Scrub(*arguments, clock=clock, wait=wait, chance=random.Random(machine.choices.seed))
+
+    with (
+        patch.object(engine, "Kernel", lambda plan: _kernel().twin()),
+        patch.object(engine, "Conductor", Serial),
+        patch.object(store, "Scrub", scrub),
+        patch.object(secrets, "token_hex", token),
+    ):
+        gc.disable()
+        try:
+            yield
+        finally:
+            gc.enable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +128,11 @@ class Focus:
 
 class History:
     def __init__(
-        self, seed: int, given: Sequence[int] | None = None, focus: Focus = Focus(), *, tracing: bool = False
+        self, seed: int, given: Sequence[int] | None = None, focus: Focus | None = None, *, tracing: bool = False
     ) -> None:
         self.choices = Choices(seed, given)
-        self.focus = focus
-        self.machine = Machine(self.choices, focus.weather, tracing=tracing)
+        self.focus = focus or Focus()
+        self.machine = Machine(self.choices, self.focus.weather, tracing=tracing)
         self.oracle = Oracle(self.machine)
         self.operator = Process("operator")  # never dies
         self.machine.files.mkdir(PATH.parent)
@@ -91,7 +141,7 @@ class History:
     def run(self) -> Result:
         choices = self.choices
         result = Result(choices.seed, self.machine.counts, choices.made)
-        with deterministic(choices):
+        with deterministic(self.machine), logged(self.oracle):
             self.machine.scheduler.spawn(self.operator, "operator", self._operate)
             try:
                 self.machine.scheduler.run()
@@ -170,5 +220,5 @@ class History:
         oracle.check(not session.disk.open_files and not reader.disk.open_files, "files are left open")
 
 
-def run(seed: int, given: Sequence[int] | None = None, focus: Focus = Focus(), *, tracing: bool = False) -> Result:
+def run(seed: int, given: Sequence[int] | None = None, focus: Focus | None = None, *, tracing: bool = False) -> Result:
     return History(seed, given, focus, tracing=tracing).run()

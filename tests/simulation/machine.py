@@ -37,6 +37,8 @@ ERRORS = {
     "remove": (errno.EIO,),
     "list": (errno.EIO, errno.EMFILE),
     "look at": (errno.EIO,),
+    "cut": (errno.EIO,),
+    "set the mode of": (errno.EIO,),
 }
 READING = {"open", "read", "list", "look at"}
 # What a full disk refuses.

@@ -29,6 +29,7 @@ class Options:
     snapshot_every: int
     background: bool
     log: str
+    scrub: float  # hours
 
 
 class Refused(Exception):
@@ -56,6 +57,7 @@ class Session:
                 retain=options.retain,
                 snapshot_every=options.snapshot_every,
                 background=options.background,
+                scrub=options.scrub,
                 disk=self.disk,
             )
         except StateError as error:
@@ -143,6 +145,8 @@ class Session:
 
     def close(self) -> None:
         handle = self.handle
+        harmed = handle.had_faults or handle.rivals or self.oracle.removals > handle.removals
+        self.oracle.check(harmed or not self.db.damage, f"the scrub has found {self.db.damage}")
         handle.closed = True
         try:
             with self.refusing("close"):

@@ -61,6 +61,7 @@ def options(choices: Choices) -> Options:
         snapshot_every=choices.of((3, 2, 1, 50)),
         background=choices.below(4) > 0,
         log="input" if choices.once_in(6) else "changes",
+        scrub=choices.of((0, 0, 0.01)),
     )
 
 

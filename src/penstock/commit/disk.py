@@ -12,6 +12,7 @@ process before or after the k-th, or to raise ENOSPC there.
     listdir, stat, fsync_dir           directories
     lock_file, unlock_file             between processes
     mutex, thread                      between threads of this process
+    sleep                              while another process has what is wanted
 
 Invariants:
 - Files are made 0600 and directories 0700; only `chmod` opens a file to others.
@@ -27,6 +28,7 @@ import errno
 import fcntl
 import os
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -217,6 +219,10 @@ class Disk:
         thread = threading.Thread(target=work, name=name, daemon=daemon)
         thread.start()
         return thread
+
+    def sleep(self, seconds: float) -> None:
+        """Until another process may have gone on."""
+        time.sleep(seconds)
 
     # What the stage makes of these steps.
 
