@@ -94,7 +94,8 @@ class Accesses:
                     for site in foresight.of_loop(one):
                         self.site(out, ops, event, site, "q")
 
-        self.cutter.run(out, [*straight, *foresight.loops], write)
+        items: list[Site | int] = [*straight, *foresight.loops]
+        self.cutter.run(out, items, write)
 
     def site(self, out: Source, ops: dict[int, Op], event: int, site: Site, turn: str) -> None:
         n = self.tables[site.table]

@@ -159,7 +159,8 @@ class Work:
                             self.load_one(out, event, foresight, site)
                     out.line("pass")
 
-        self.cutter.run(out, [*(site for site in wanted if site.loop is None), *foresight.loops], write)
+        items: list[Site | int] = [*(site for site in wanted if site.loop is None), *foresight.loops]
+        self.cutter.run(out, items, write)
 
     def load_one(self, out: Source, event: int, foresight: Foresight, site: Site) -> None:
         n = self.tables[site.table]
