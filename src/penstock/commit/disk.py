@@ -60,6 +60,9 @@ PRIVATE = 0o600
 
 # Small enough to stop within, large enough to read at full speed.
 PIECE = 1 << 20
+# A name that is absent, or in the way: the caller knows what that means.
+LEFT_TO_THE_CALLER = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY)
+
 # Linux takes at most 1024 buffers in one writev (IOV_MAX).
 BUFFERS_PER_WRITE = 1024
 
@@ -82,9 +85,9 @@ class Disk:
         try:
             yield
         except OSError as error:
-            remedy = REMEDY.get(error.errno or 0)
-            if remedy is None:
+            if error.errno in LEFT_TO_THE_CALLER:
                 raise
+            remedy = REMEDY.get(error.errno or 0, "mend that, then reopen the state directory")
             raise StateError(f"cannot {what} {path}: {os.strerror(error.errno or 0).lower()}; {remedy}") from error
 
     def create(self, path: Path) -> int:
