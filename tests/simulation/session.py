@@ -29,6 +29,7 @@ class Options:
     snapshot_every: int
     background: bool
     log: str
+    scrub: float  # hours
 
 
 class Refused(Exception):
@@ -56,10 +57,11 @@ class Session:
                 retain=options.retain,
                 snapshot_every=options.snapshot_every,
                 background=options.background,
+                scrub=options.scrub,
                 disk=self.disk,
             )
         except StateError as error:
-            caused = held or oracle.machine.locked != since.locked or handle.had_faults or oracle.rivals
+            caused = held or oracle.locked(self.process) != since.locked or handle.had_faults or oracle.rivals
             oracle.check(caused, f"the directory cannot be opened: {error}")
             raise Refused from error
         handle.db = db
@@ -143,12 +145,15 @@ class Session:
 
     def close(self) -> None:
         handle = self.handle
+        harmed = handle.had_faults or handle.rivals or self.oracle.removals > handle.removals
+        self.oracle.check(harmed or not self.db.damage, f"the scrub has found {self.db.damage}")
         handle.closed = True
         try:
             with self.refusing("close"):
                 self.db.close()
         except Refused:
             pass
+        handle.gone = True
 
     @contextmanager
     def _writing(self, asked: Asked, gone: bool = False) -> Iterator[None]:
