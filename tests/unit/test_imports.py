@@ -17,8 +17,8 @@ from types import ModuleType
 import pytest
 
 from penstock.execute import native
-from penstock.execute.codegen import locked as locked_source
 from penstock.execute.codegen import functions, parallel, source
+from penstock.execute.codegen import locked as locked_source
 from penstock.schedule import locked, versioned
 
 SOURCE = Path(__file__).parents[2] / "src"
