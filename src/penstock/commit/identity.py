@@ -47,13 +47,13 @@ class Origin:
 
 
 def read_origin(disk: Disk, path: Path) -> Origin:
-    identity = read_identity(disk, path)
+    identity = read_identity(disk, path, "app", "tables")
     return Origin(identity.get("directory"), identity.get("chain", 0))
 
 
-def read_identity(disk: Disk, path: Path) -> dict[str, Any]:
-    """The identity of an existing state directory; FileNotFoundError where there is none."""
-    content = read_sealed(disk, path / IDENTITY, "app", "tables")
+def read_identity(disk: Disk, path: Path, *names: str) -> dict[str, Any]:
+    """The identity of an existing state directory, which has these names; FileNotFoundError where there is none."""
+    content = read_sealed(disk, path / IDENTITY, *names)
     content.pop("log", None)
     return content
 

@@ -205,6 +205,11 @@ class Journal:
         """
         lazy = self._lock is not None and upto is None and not oldest
         recovery = recover(self._disk, self.path, upto, oldest=oldest, skip=skip, lazy=lazy)
+        if lazy and recovery.scan.newest[0] != self.seq:
+            raise StateError(
+                f"fenced: state directory {self.path} is at commit {recovery.scan.newest[0]}, but this writer is at "
+                f"{self.seq}; nothing more is written"
+            )
         if self._lock is None:
             self._index = Index(recovery.scan, self._disk.mutex())
         self._index.drop_snapshots(recovery.damaged)
