@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import dis
+import inspect
 import shutil
 import sys
 import threading
@@ -66,12 +67,13 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
+        before = sys.gettrace()
         sys.settrace(self._enters)
         threading.settrace(self._enters)
         try:
             yield
         finally:
-            sys.settrace(None)
+            sys.settrace(before)
             threading.settrace(None)
 
     def looks_into(self, code: CodeType) -> bool:
@@ -113,6 +115,18 @@ class Interruption(Watch):
 
     def heal(self) -> None:
         self.left = 0
+
+
+def call_in(function: Any, text: str, error: type[BaseException]) -> Interruption:
+    """Raises at the first call of the first line of a function that has this text."""
+    function = inspect.unwrap(function)
+    code = function.__code__
+    lines, first = inspect.getsourcelines(function)
+    wanted = first + next(i for i, line in enumerate(lines) if text in line)
+    found = sites(code)
+    assert found is not None
+    offsets = {step.offset for step in dis.get_instructions(code) if step.positions.lineno == wanted}
+    return Interruption(error, Site(code, min(offsets & found[error is KeyboardInterrupt])), 1)
 
 
 @cache

@@ -146,8 +146,9 @@ def main() -> None:
                     failed += 1
                     print(f"\rWRONG {sweep.name}: {result.case}")
                     traceback.print_exception(result.error)
-                if sys.stdout.isatty():
-                    print(f"\r{sweep.name}: {done} of {len(picked)}, {failed} wrong ", end="", flush=True)
+                if done % (10 if sys.stdout.isatty() else 500) == 0:
+                    end = "" if sys.stdout.isatty() else "\n"
+                    print(f"\r{sweep.name}: {done} of {len(picked)}, {failed} wrong ", end=end, flush=True)
             faulthandler.cancel_dump_traceback_later()
         said = f"{len(picked):7} of {len(cases):6} tried {failed:4} wrong {time.monotonic() - begun:7.0f} s"
         print(f"\r{sweep.name:75} {said}", flush=True)

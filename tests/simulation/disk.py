@@ -37,8 +37,11 @@ class SimulatedDisk(Disk):
 
     def explain(self, what: str, path: Path, failure: OSError) -> None:
         """Raises it as a real disk does."""
-        with super().step(what, path):
-            raise failure
+        try:
+            with super().step(what, path):
+                raise failure
+        finally:
+            del failure  # else its traceback would keep all that its callers hold
 
     # -- files ------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
     penstock.json            whose state this is (identity.py)
     writer.lock, writer.json the one writer (lock.py)
-    head                     a hint: the newest acknowledged segment (recover.py)
+    head                     a hint: the newest acknowledged segment (scan.py)
     log/000000000001.seg     one segment a commit, numbered without gaps (log.py)
     snapshots/000000000042/  the whole state after segment 42 (snapshot.py)
 
