@@ -22,6 +22,9 @@ from contextlib import contextmanager
 class PenstockError(Exception):
     """The root of everything Penstock raises on purpose."""
 
+    committed: bool | None = False
+    version: int | None = None
+
 
 class DeclarationError(ValueError, PenstockError):
     """An app that cannot be compiled."""
@@ -33,9 +36,6 @@ class InputError(ValueError, PenstockError):
 
 class StateError(RuntimeError, PenstockError):
     """A state directory or database that cannot be used."""
-
-    committed: bool | None = False
-    version: int | None = None
 
 
 @contextmanager

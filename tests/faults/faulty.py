@@ -90,10 +90,10 @@ class Failing(Disk):
             raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
         super().unlock_file(fd)
 
-    def thread(self, work: Callable[[], None], name: str) -> threading.Thread:
+    def thread(self, work: Callable[[], None], name: str, *, daemon: bool = False) -> threading.Thread:
         if self._fails("thread"):
             raise RuntimeError("can't start new thread")
-        return super().thread(work, name)
+        return super().thread(work, name, daemon=daemon)
 
     def _fails(self, what: str) -> bool:
         self.seen.append(what)

@@ -144,6 +144,16 @@ def test_an_older_copy_of_the_same_number(tmp_path: Path) -> None:
             assert seq < 10 or refusing == set(READERS)
 
 
+def test_a_segment_that_its_snapshot_and_the_next_one_deny_costs_no_more_than_a_damaged_one(tmp_path: Path) -> None:
+    with forked(tmp_path, 5, 10) as (one, two):
+        right = everything(one)
+        for seq in (6, 9):  # These have a snapshot.
+            path = Path(shutil.copytree(one, tmp_path / str(seq)))
+            shutil.copy(segment(two, seq), segment(path, seq))
+            refusing = assert_right_or_named(path, right, segment(path, seq).name)
+            assert not {"table", "view", "newest", "open"} & refusing
+
+
 def test_a_snapshot_that_stands_on_another_copy(tmp_path: Path) -> None:
     with forked(tmp_path, 5, 10) as (one, two):
         right = everything(one)

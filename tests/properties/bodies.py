@@ -1,4 +1,4 @@
-"""Random programs: the text of a module with two tables, two events and their transactions.
+"""Random programs: the text of a module with up to two tables, two events and their transactions.
 
 A `Writer` walks the grammar of the language top-down. It asks for an expression of a wanted type,
 so that what it writes is well typed by construction, and it keeps a `Scope` of the names that are
@@ -22,12 +22,17 @@ from typing import Any
 from values import pick
 
 from penstock.declare.model import Program
-from penstock.declare.types import BOOL, DATE, DATETIME, FLOAT, INT, STR, Type
+from penstock.declare.types import BOOL, DATE, DATETIME, FLOAT, INT, INT_MAX, INT_MIN, STR, Type
 
 KEY_TYPES = (INT, INT, STR, STR, BOOL, Type("decimal", 9, 2), DATETIME, DATE)
 SCALES = (0, 2, 4, 6)
 # Few keys, so that events meet; the last one is in no table at first.
 KEYS = 4
+# How often a program has fewer tables than two; an event's transaction has none to touch; a table has one row, or none.
+NO_TABLE, ONE_TABLE, NONE_TOUCHED, ONE_ROW, NO_ROW = 0.05, 0.1, 0.06, 0.08, 0.04
+# Where a range may begin and end, and the steps that cross all ints in a few turns.
+BOUNDS = ("LOWEST", "HIGHEST", "LOWEST + 1", "HIGHEST - 2", "0", "-1", "BIG")
+STRIDES = ("4611686018427387904", "-4611686018427387904", "9223372036854775807", "-9223372036854775808")
 
 
 def dec(scale: int) -> Type:
@@ -237,6 +242,8 @@ class Writer:
         return f"({text})"
 
     def membership(self, depth: int) -> str:
+        if not self.tables:
+            return self.comparison(depth)
         table = self.rng.choice(self.tables)
         key = self.key(table, depth - 1)
         key = f"({key})" if len(table.keys) > 1 else key
@@ -291,13 +298,11 @@ class Writer:
             (6, self.assign),
             (3, self.change),
             (2, self.together),
-            (5, self.fetch),
-            (8, self.write),
-            (2, self.insert),
-            (2, self.delete),
             (1, self.require),
             (1, self.loose),
         ]
+        if self.tables:
+            ways += [(5, self.fetch), (8, self.write), (2, self.insert), (2, self.delete)]
         if depth > 0:
             ways.append((4, lambda: self.loop(depth)))
             if self.chance(0.3):
@@ -479,6 +484,8 @@ class Writer:
         lists = [(n, t.item) for n, t in self.fields if t.kind == "list" and t.item is not None]
         roll = self.rng.random()
         bound: dict[str, Type] = {}
+        before_it: list[str] = []
+        first: list[str] = []
         if roll < 0.35:
             field_, item = self.rng.choice(lists)
             bound = {f"x{next(self.fresh)}": item}
@@ -489,13 +496,11 @@ class Writer:
             head = f"for {', '.join(bound)} in zip({', '.join(f'e.{n}' for n, _ in chosen)}):"
         else:
             bound = {f"x{next(self.fresh)}": INT}
-            small, start = f"({self.expr(INT, 1)} % 5)", self.rng.choice(("-1", "0", "2"))
-            spans = (small, f"{start}, {small}", f"{small}, {start}, -1", f"{start}, {small}, 2")
-            head = f"for {', '.join(bound)} in range({self.rng.choice(spans)}):"
+            head, before_it, first = self.range_(*bound)
         self.scope.names.update(bound)
         self.types.update(bound)
         self.loops += 1
-        lines = [head]
+        lines = [*before_it, head, *("    " + line for line in first)]
         body, leaves = self.block(depth - 1, self.rng.choice((1, 2, 3)))
         if not leaves and self.chance(0.3):
             body += [f"if {self.condition(2)}:", f"    {self.rng.choice(('break', 'continue'))}"]
@@ -503,6 +508,20 @@ class Writer:
         self.loops -= 1
         self.scope = before
         return lines
+
+    def range_(self, name: str) -> tuple[str, list[str], list[str]]:
+        """The head of a loop over a range; what stands before it, and what its body begins with so that it ends."""
+        roll = self.rng.random()
+        if roll < 0.6:
+            small, start = f"({self.expr(INT, 1)} % 5)", self.rng.choice(("-1", "0", "2"))
+            spans = (small, f"{start}, {small}", f"{small}, {start}, -1", f"{start}, {small}, 2")
+            return f"for {name} in range({self.rng.choice(spans)}):", [], []
+        ends = [self.rng.choice((self.atom(INT), self.rng.choice(BOUNDS))) for _ in range(2)]
+        if roll < 0.75:
+            return f"for {name} in range({', '.join(ends)}, {self.rng.choice(STRIDES)}):", [], []
+        step, turns = self.rng.choice(("", "", ", 3", ", -1", ", -2")), f"w{next(self.fresh)}"
+        head = f"for {name} in range({', '.join(ends)}{step}):"
+        return head, [f"{turns} = 0"], [f"{turns} += 1", f"if {turns} > {self.rng.choice((1, 2, 4))}:", "    break"]
 
     def returning(self, partial: bool = False) -> str:
         types: dict[str, tuple[Type, ...]] = {
@@ -539,6 +558,7 @@ def program(seed: Any) -> str:
         "",
         "SMALL = 3",
         "BIG = 4611686018427387904",
+        "LOWEST, HIGHEST = -(2**63), 2**63 - 1",
         "HALF = 0.5",
         "MOMENT = datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.UTC)",
         "DAY = datetime.date(2024, 2, 29)",
@@ -559,7 +579,8 @@ def program(seed: Any) -> str:
         lines += ["    id: str = ps.id()"] if number == 1 else []
         lines += [f"    {n}: {written(t)}" for n, t in fields]
         lines += ["", "", "@app.transaction", f"def t{number}(e: E{number}):"]
-        writer = Writer(rng, tables, [*fields, ("ts", INT), *([("id", STR)] if number == 1 else [])], udfs)
+        touched = [] if rng.random() < NONE_TOUCHED else tables
+        writer = Writer(rng, touched, [*fields, ("ts", INT), *([("id", STR)] if number == 1 else [])], udfs)
         writer.budget = rng.choice((2, 4, 6))  # compiling takes more than twice as long for twice the statements
         body, leaves = writer.block(3, writer.budget)
         if not leaves and rng.random() < 0.9:
@@ -596,12 +617,16 @@ def _tables(rng: Random) -> list[TableShape]:
     first = [INT, FLOAT, BOOL, STR, Type("decimal", 18, 2), DATETIME, DATE, INT]
     second = [INT, rng.choice((FLOAT, STR)), Type("decimal", rng.choice((9, 18)), 4), rng.choice((BOOL, INT))]
     rng.shuffle(first)
-    return [
+    both = [
         TableShape("A", [("p", rng.choice(KEY_TYPES))], columns(first, 0.0)),
         TableShape(
             "B", [("p", rng.choice(KEY_TYPES)), ("q", rng.choice(KEY_TYPES))], columns(second, rng.choice((0, 0.3)))
         ),
     ]
+    roll = rng.random()
+    if roll < NO_TABLE:
+        return []
+    return [rng.choice(both)] if roll < NO_TABLE + ONE_TABLE else both
 
 
 def _fields(rng: Random, tables: list[TableShape]) -> list[tuple[str, Type]]:
@@ -683,7 +708,7 @@ def hot(type_: Type) -> list[Any]:
 
 
 def rows(rng: Random, program: Program) -> dict[str, list[dict[str, Any]]]:
-    """Initial rows: most of the hot keys are there."""
+    """Initial rows: most of the hot keys are there; now and then one of them, or none."""
     out: dict[str, list[dict[str, Any]]] = {}
     for definition in program.tables:
         made = []
@@ -692,7 +717,8 @@ def rows(rng: Random, program: Program) -> dict[str, list[dict[str, Any]]]:
                 row = {c.name: v for c, v in zip(definition.keys, key, strict=True)}
                 row.update({c.name: pick(rng, c.type, edge=0.03) for c in definition.values})
                 made.append(row)
-        out[definition.name] = made
+        roll = rng.random()
+        out[definition.name] = made[:0] if roll < NO_ROW else made[:1] if roll < NO_ROW + ONE_ROW else made
     return out
 
 
@@ -701,7 +727,7 @@ def batch(rng: Random, program: Program, size: int) -> list[tuple[str, dict[str,
     for _ in range(size):
         kind = rng.choice(program.events)
         values = {f.name: _value(rng, f.name, f.type) for f in kind.fields}
-        values["ts"] = rng.randrange(max(1, size // 2))
+        values["ts"] = rng.choice((INT_MIN, INT_MAX)) if rng.random() < 0.03 else rng.randrange(max(1, size // 2))
         if "id" in values:
             values["id"] = rng.choice("abcdeé") + rng.choice("ab")
         events.append((kind.name, values))

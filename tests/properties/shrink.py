@@ -1,7 +1,8 @@
 """Makes a failing trial small: fewer events, then fewer statements and simpler expressions.
 
 `still_fails` decides; a candidate that is refused or fails in another way does not count. Each
-try may compile a program, so the search stops when its time is up and gives the smallest so far.
+try may compile a program, so the search stops when its time is up and gives the smallest so far. A
+cut that may leave a loop without an end is not tried.
 """
 
 import ast
@@ -58,10 +59,31 @@ def _smaller(source: str) -> Iterator[str]:
     for number in range(count):
         changed = copy.deepcopy(tree)
         next(c for n, c in enumerate(_cuts(changed)) if n == number)()
+        if any(isinstance(node, ast.For) and not _ends(node) for node in ast.walk(changed)):
+            continue
         text = ast.unparse(ast.fix_missing_locations(changed))
         sizes.append((len(text), number, text))
     whole = len(ast.unparse(tree))
     yield from (text for size, _, text in sorted(sizes) if size < whole)
+
+
+def _ends(loop: ast.For) -> bool:
+    """Whether a loop's own text tells that it takes few turns: it runs over lists, its bounds are small or its step is
+    large, or it begins by counting its turns, as bodies.py writes it."""
+    if not isinstance(loop.iter, ast.Call) or ast.unparse(loop.iter.func) != "range":
+        return True
+    *bounds, step = [*loop.iter.args, None] if len(loop.iter.args) < 3 else loop.iter.args
+    if all(_is_small(bound) for bound in bounds) or (step is not None and len(ast.unparse(step)) > 18):
+        return True
+    match loop.body:
+        case [ast.AugAssign(target=ast.Name(id=name)), ast.If(test=test, body=[ast.Break()]), *_]:
+            return ast.unparse(test).startswith(f"{name} > ")
+    return False
+
+
+def _is_small(bound: ast.expr | None) -> bool:
+    mod = isinstance(bound, ast.BinOp) and isinstance(bound.op, ast.Mod)
+    return mod or (bound is not None and ast.unparse(bound) in ("-1", "0", "2"))
 
 
 def _cuts(tree: ast.Module) -> Iterator[Callable[[], object]]:

@@ -18,7 +18,7 @@ from law import agree
 from pairs import batch, pair, same, same_tables, sound
 from settings import EXAMPLES
 
-from penstock.execute.native import LOG_SIZE
+from penstock.execute.codegen.layout import LOG_SIZE
 from penstock.schedule.policy import LOCKING, Policy
 
 ORDERED = [scheme for scheme in LOCKING if scheme != "none"]

@@ -19,7 +19,7 @@ from penstock.workloads import WORKLOADS
 GRAPH = [Policy(explore=e, unit=u, on_abort=a, threads=1) for e, u, a in product(EXPLORE, UNITS, ON_ABORT)]
 EXACT = [*GRAPH, *(Policy.locking(scheme, threads=1) for scheme in LOCKING if scheme != "none")]
 # These between them have all that policies treat differently; compiling the others takes most of a minute each.
-DEFAULT = ("bank", "chase", "lists")
+DEFAULT = ("bank", "bare", "chase", "lists", "spans")
 JITTER = 20
 
 

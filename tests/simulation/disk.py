@@ -18,6 +18,9 @@ from simulation.files import File, Inode
 from simulation.machine import Fault, Machine, error
 from simulation.scheduler import Process, SimulatedMutex, SimulatedThread
 
+# A tick of the clock is an operation.
+TICK_S = 1e-3
+
 
 class SimulatedDisk(Disk):
     def __init__(self, machine: Machine, process: Process) -> None:
@@ -34,22 +37,28 @@ class SimulatedDisk(Disk):
 
     def explain(self, what: str, path: Path, failure: OSError) -> None:
         """Raises it as a real disk does."""
-        with super().step(what, path):
-            raise failure
+        try:
+            with super().step(what, path):
+                raise failure
+        finally:
+            del failure  # else its traceback would keep all that its callers hold
 
     # -- files ------------------------------------------------------------------------------
 
     def create(self, path: Path) -> int:
         with self.step("create", path):
-            return self._opened(self._files.create(path))
+            file = self._files.create(path)
+        return self._opened(file)
 
     def touch(self, path: Path) -> int:
         with self.step("open", path):
-            return self._opened(self._touched(path))
+            file = self._touched(path)
+        return self._opened(file)
 
     def open(self, path: Path) -> int:
         with self.step("open", path):
-            return self._opened(self._files.file(path))
+            file = self._files.file(path)
+        return self._opened(file)
 
     def close(self, fd: int) -> None:
         inode = self._open.pop(fd)
@@ -153,10 +162,10 @@ class SimulatedDisk(Disk):
         me = self.process, fd
         if self._files.locks.setdefault(self._file(fd).number, me) != me:
             raise BlockingIOError(errno.EWOULDBLOCK, "another process holds it")
-        self.machine.locked += 1
+        self.machine.locked[self.process] += 1
 
     def unlock_file(self, fd: int) -> None:
-        self.machine.scheduler.pause()
+        """No place to switch: it may be called where an object is thrown away."""
         if self._files.locks.get(self._file(fd).number) == (self.process, fd):
             del self._files.locks[self._file(fd).number]
 
@@ -172,6 +181,9 @@ class SimulatedDisk(Disk):
             scheduler.pause()  # it has done all, and is not at its end
 
         return SimulatedThread(scheduler, scheduler.spawn(self.process, f"{self.process.name} {name}", whole))
+
+    def sleep(self, seconds: float) -> None:
+        self.machine.scheduler.sleep(max(int(seconds / TICK_S), 1))
 
     # -- inside -----------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -33,10 +34,19 @@ SOURCE = "query"
 
 class Driver(Writer):
     def write(self) -> None:
-        choices, plan, session = self.choices, self.plan, self.session
-        self._files = OutcomeFiles(str(OUTCOMES), str(PATH), session.disk)
+        self._files = OutcomeFiles(str(OUTCOMES), str(PATH), self.session.disk)
         self._behind: Beside | None = None
         self._ahead: Beside | None = None
+        try:
+            self._stream()
+        finally:  # before the database is closed
+            with suppress(Refused):
+                self._wait_behind()
+            with suppress(Refused):
+                self._settle()
+
+    def _stream(self) -> None:
+        choices, plan, session = self.choices, self.plan, self.session
         self._catch_up()
         while plan.batches > 0:
             id = plan.done + 1

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+import itertools
+import logging
+import random
+import secrets
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
+from unittest.mock import patch
 
-import penstock.commit.lock as lock
-import penstock.engine as engine
-from penstock.errors import StateError
+from penstock import engine
+from penstock.commit import Scrub
 from penstock.execute.native import Kernel
+from penstock.publish import store
 from penstock.schedule.policy import Conducted, Policy
 from simulation.app import TABLES, app
 from simulation.choices import Choices
 from simulation.driver import Driver
-from simulation.machine import Counts, Machine
+from simulation.machine import Counts, Machine, Weather
 from simulation.oracle import PATH, Oracle
 from simulation.readers import Beside, Elsewhere
-from simulation.scheduler import Process, Wrong
+from simulation.scheduler import Process
 from simulation.session import Options
 from simulation.writer import Intruder, Plan, Writer, options
 
@@ -54,24 +60,79 @@ def _kernel() -> Kernel:
     return Kernel(app.plan)
 
 
+class Log(logging.Handler):
+    """What Penstock logs: an error is one of a process that had a fault, or a rival."""
+
+    def __init__(self, oracle: Oracle) -> None:
+        super().__init__()
+        self._oracle = oracle
+
+    def emit(self, record: logging.LogRecord) -> None:
+        task = self._oracle.machine.scheduler.current
+        self._oracle.machine.note(f"  logs: {record.getMessage()}")
+        if record.exc_info and task is not None and not task.process.faults and not self._oracle.removals:
+            self._oracle.wrong(f"{record.getMessage()}: {record.exc_info[1]!r}")
+
+
 @contextmanager
-def deterministic(choices: Choices) -> Any:
-    """What a database takes from elsewhere than its disk: its kernel, made once; and the writer's token."""
-    count = iter(range(1, 1 << 30))
-    saved = engine.Kernel, engine.Conductor, lock.secrets.token_hex
-    engine.Kernel = lambda plan: _kernel().twin()  # type: ignore[assignment,misc]
-    engine.Conductor = Serial  # type: ignore[assignment,misc]
-    lock.secrets.token_hex = lambda n: f"{next(count):08x}" * (n // 4)  # type: ignore[assignment]
+def logged(oracle: Oracle) -> Iterator[None]:
+    logger, handler = logging.getLogger("penstock"), Log(oracle)
+    logger.addHandler(handler)
     try:
-        yield
+        with patch.object(logger, "propagate", False):
+            yield
     finally:
-        engine.Kernel, engine.Conductor, lock.secrets.token_hex = saved  # type: ignore[misc]
+        logger.removeHandler(handler)
+
+
+@contextmanager
+def deterministic(machine: Machine) -> Iterator[None]:
+    """What a database takes from elsewhere than its disk: its kernel, made once; tokens; the time and the order of a
+    scrub; and when what lies in cycles is thrown away."""
+    scheduler, count = machine.scheduler, itertools.count(1)
+
+    def token(n: int) -> str:
+        return f"{next(count):08x}" * (n // 4)
+
+    def wait(seconds: float) -> bool:
+        scheduler.pause()
+        return False
+
+    def clock() -> float:
+        return scheduler.clock  # so that the first scrub is due after 300 operations
+
+    def scrub(*arguments: Any) -> Scrub:
+        return Scrub(*arguments, clock=clock, wait=wait, chance=random.Random(machine.choices.seed))
+
+    with (
+        patch.object(engine, "Kernel", lambda plan: _kernel().twin()),
+        patch.object(engine, "Conductor", Serial),
+        patch.object(store, "Scrub", scrub),
+        patch.object(secrets, "token_hex", token),
+    ):
+        gc.disable()
+        try:
+            yield
+        finally:
+            gc.enable()
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """What is not left to choice, so that something rare is met more often."""
+
+    weather: Weather | None = None
+    writer: type[Writer] | None = None
+    intruders: bool = False
 
 
 class History:
-    def __init__(self, seed: int, given: Sequence[int] | None = None, *, tracing: bool = False) -> None:
+    def __init__(
+        self, seed: int, given: Sequence[int] | None = None, focus: Focus | None = None, *, tracing: bool = False
+    ) -> None:
         self.choices = Choices(seed, given)
-        self.machine = Machine(self.choices, tracing=tracing)
+        self.focus = focus or Focus()
+        self.machine = Machine(self.choices, self.focus.weather, tracing=tracing)
         self.oracle = Oracle(self.machine)
         self.operator = Process("operator")  # never dies
         self.machine.files.mkdir(PATH.parent)
@@ -80,7 +141,7 @@ class History:
     def run(self) -> Result:
         choices = self.choices
         result = Result(choices.seed, self.machine.counts, choices.made)
-        with deterministic(choices):
+        with deterministic(self.machine), logged(self.oracle):
             self.machine.scheduler.spawn(self.operator, "operator", self._operate)
             try:
                 self.machine.scheduler.run()
@@ -102,11 +163,11 @@ class History:
             with_ids=bool(choices.below(2)),
         )
         opened = options(choices)
-        kind = choices.of((Writer, Writer, Driver))
+        kind = self.focus.writer or choices.of((Writer, Writer, Driver))
         roles = [scheduler.spawn(self.operator, "the writers", partial(self._writers, kind, plan, opened))]
         for k in range(choices.below(3)):
             roles.append(scheduler.spawn(self.operator, f"the readers {k}", partial(self._readers, k)))
-        if choices.once_in(5):
+        if self.focus.intruders or choices.once_in(5):
             roles.append(scheduler.spawn(self.operator, "the intruders", partial(self._intruders, kind, plan, opened)))
         for role in roles:
             scheduler.wait(role)
@@ -159,8 +220,5 @@ class History:
         oracle.check(not session.disk.open_files and not reader.disk.open_files, "files are left open")
 
 
-def run(seed: int, given: Sequence[int] | None = None, *, tracing: bool = False) -> Result:
-    return History(seed, given, tracing=tracing).run()
-
-
-__all__ = ["History", "Result", "StateError", "Wrong", "run"]
+def run(seed: int, given: Sequence[int] | None = None, focus: Focus | None = None, *, tracing: bool = False) -> Result:
+    return History(seed, given, focus, tracing=tracing).run()

@@ -37,6 +37,8 @@ ERRORS = {
     "remove": (errno.EIO,),
     "list": (errno.EIO, errno.EMFILE),
     "look at": (errno.EIO,),
+    "cut": (errno.EIO,),
+    "set the mode of": (errno.EIO,),
 }
 READING = {"open", "read", "list", "look at"}
 # What a full disk refuses.
@@ -78,15 +80,15 @@ class Counts:
 
 
 class Machine:
-    def __init__(self, choices: Choices, *, tracing: bool = False) -> None:
+    def __init__(self, choices: Choices, weather: Weather | None = None, *, tracing: bool = False) -> None:
         self.choices = choices
         self.scheduler = Scheduler(choices, choices.of(STRATEGIES))
         self.files = FileSystem(choices, choices.of(ORDERS))
-        self.weather = Weather.choose(choices)
+        self.weather = Weather.choose(choices) if weather is None else weather
         self.counts = Counts()
         self.processes: list[Process] = []
         self.descriptors = count(1 << 30)  # as no real one is
-        self.locked = 0  # how often somebody got a lock
+        self.locked: Counter[Process] = Counter()  # how often each got a lock
         self.trace: list[str] | None = [] if tracing else None
         self.calm = False  # nothing goes wrong any more
         # Who wants to know of it: of a new name, of a name that is gone, and of what is left after a loss of power.

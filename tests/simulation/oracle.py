@@ -34,7 +34,7 @@ class Handle:
         self.process, self.retain, self.log, self.db = process, retain, log, db
         self.acked = self.linked = 0  # the newest commit that it was told of, and that it made
         self.faults = process.faults  # before it was opened
-        self.closed = False
+        self.closed = self.gone = False  # whether it is being closed, and whether that is done
         self.broken = False  # whether it has refused to write
         self.rivals = False  # whether another one was open at the same time: its lock had been removed
         self.removals = 0  # of locks, before it was opened
@@ -83,13 +83,17 @@ class Oracle:
     @property
     def rivals(self) -> bool:
         """Whether two may write at this moment."""
-        return self.removals > 0 and sum(not h.closed and not h.process.dead for h in self.handles) > 0
+        return self.removals > 0 and any(not h.gone and not h.process.dead for h in self.handles)
 
     def since(self, handle: Handle | None = None) -> Since:
         task = self.machine.scheduler.current
         assert task is not None
         acked = self.acked if handle is None else handle.acked
-        return Since(acked, self.linked, self.pruned, self.machine.locked, task.faults, self.opened)
+        return Since(acked, self.linked, self.pruned, self.locked(task.process), task.faults, self.opened)
+
+    def locked(self, process: Process) -> int:
+        """How often other processes got the lock."""
+        return self.machine.locked.total() - self.machine.locked[process]
 
     def faulted(self, since: Since) -> bool:
         """Whether an operation of this task was made to fail since then."""
@@ -150,9 +154,10 @@ class Oracle:
     def open(self, handle: Handle, seq: int, since: Since) -> None:
         """A database was opened, and says that this is its newest commit."""
         self.check(since.linked <= seq <= self.linked, f"opened at commit {seq}, but the newest is {self.linked}")
-        self.handles = [other for other in self.handles if not other.closed and not other.process.dead]
+        self.handles = [other for other in self.handles if not other.gone and not other.process.dead]
         for other in self.handles:
-            self.check(self.removals > 0, f"{handle.process.name} opens what {other.process.name} has open")
+            apart = other.closed or self.removals > 0
+            self.check(apart, f"{handle.process.name} opens what {other.process.name} has open")
             other.rivals = handle.rivals = True
         self.handles.append(handle)
         self.opened = True
@@ -177,13 +182,25 @@ class Oracle:
     def ends(self, since: Since) -> range:
         return range(since.acked, self.linked + 1)
 
-    def histories(self, table: str, key: Any, since: Since) -> Iterator[list[Row]]:
-        """With a snapshot that cannot be read, what is behind it is passed over."""
+    def _spans(self, since: Since) -> Iterator[tuple[int, int]]:
+        """What a history may begin and end with. With a snapshot that cannot be read, what is behind it is passed
+        over."""
         for base in sorted(self.snapshots):
             if base <= self.linked and (self.commits[base].version <= self.floor or self.faulted(since)):
-                for end in self.ends(since):
-                    if base <= end:
-                        yield self._history(table, key, base, end)
+                yield from ((base, end) for end in self.ends(since) if base <= end)
+
+    def histories(self, table: str, key: Any, since: Since) -> Iterator[list[Row]]:
+        return (self._history(table, key, base, end) for base, end in self._spans(since))
+
+    def feeds_of(self, table: str, key: Any, since: Since) -> Iterator[list[Row]]:
+        """The same as a reader without the app has it: every change that was logged."""
+        for base, end in self._spans(since):
+            first = self.commits[base]
+            there = first.tables[table].get(key)
+            rows: list[Row] = [] if there is None else [(first.version, "kept", key, there)]
+            for commit in self.commits[base + 1 : end + 1]:
+                rows += [row for row in self._changes(commit, table) if row[2] == key]
+            yield rows
 
     def _history(self, table: str, key: Any, base: int, end: int) -> list[Row]:
         rows: list[Row] = []
@@ -206,10 +223,13 @@ class Oracle:
         """The feed of versions start to end, for one who sees commits up to `last`; sorted."""
         rows: list[Row] = []
         for commit in self._between(start, end, last):
-            change = "loaded" if commit.is_load else "written"
-            rows += [(commit.version, change, k, commit.tables[table][k]) for k in commit.written.get(table, ())]
-            rows += [(commit.version, "deleted", k, None) for k in commit.deleted.get(table, ())]
+            rows += self._changes(commit, table)
         return sorted(rows, key=lambda row: row[:3])
+
+    def _changes(self, commit: Commit, table: str) -> list[Row]:
+        change = "loaded" if commit.is_load else "written"
+        rows: list[Row] = [(commit.version, "deleted", key, None) for key in commit.deleted.get(table, ())]
+        return rows + [(commit.version, change, k, commit.tables[table][k]) for k in commit.written.get(table, ())]
 
     def outcomes(self, start: int, end: int | None, last: int) -> list[Row]:
         return [row for commit in self._between(start, end, last) for row in commit.outcomes]

@@ -39,7 +39,11 @@ class Asker:
             question = self.choices.of(asked)
             self.oracle.machine.note(f"asks {question.__name__}")
             question()
+            self.after()
             self.oracle.machine.scheduler.sleep(self.choices.between(1, 80))
+
+    def after(self) -> None:
+        """Each question."""
 
     def ask(self, what: str, since: Since, get: Callable[[], Any], excused: Callable[[], bool]) -> Any:
         """The answer, or None where it was refused with a cause."""
@@ -64,6 +68,16 @@ class Asker:
         self.oracle.check(version >= self.seen, f"version {version} after version {self.seen}")
         self.seen = version
 
+    def judge_view(self, version: int | None, view: Any, since: Since) -> None:
+        """All tables are of one and the same commit."""
+        oracle, given = self.oracle, {name: rows(table) for name, table in view.tables.items()}
+        seqs = oracle.ends(since) if version is None else oracle.seqs_of(version, since.acked)
+        right = any(
+            commit.version == view.version and {name: commit.rows(name) for name in TABLES} == given
+            for commit in (oracle.commits[seq] for seq in seqs)
+        )
+        oracle.check(right, f"the view of version {version} is {view.version}: {given}, none of commits {list(seqs)}")
+
     def judge_table(self, name: str, version: int | None, found: Any, since: Since) -> None:
         oracle, given = self.oracle, rows(found)
         seqs = oracle.ends(since) if version is None else oracle.seqs_of(version, since.acked)
@@ -81,18 +95,18 @@ class Beside(Asker):
         self.handle, self.db = session.handle, session.handle.db
 
     def questions(self) -> list[Callable[[], None]]:
-        return [self.table, self.old_table, self.history, self.stored, self.outcomes]
+        return [self.view, self.old_table, self.history, self.stored, self.outcomes]
 
     def useless(self) -> bool:
         handle = self.handle
         return handle.closed or handle.broken or handle.rivals or handle.shaky
 
-    def table(self) -> None:
-        since, name = self.oracle.since(self.handle), self.choices.of(tuple(TABLES))
+    def view(self) -> None:
+        since = self.oracle.since(self.handle)
         view = self.ask("the newest view", since, self.db.view, self.useless)
         if view is not None:
             self.went_on(view.version)
-            self.judge_table(name, None, view.tables[name], since)
+            self.judge_view(None, view, since)
 
     def old_table(self) -> None:
         since, name, version = self.oracle.since(self.handle), self.choices.of(tuple(TABLES)), self.some_version()
@@ -164,7 +178,11 @@ class Elsewhere(Asker):
         self.journal: Journal | None = None
 
     def questions(self) -> list[Callable[[], None]]:
-        return [self.newest, self.table, self.old_table, self.changes, self.outcomes, self.span, self.read_only]
+        tables = [self.table, self.old_table, self.view, self.history]
+        return [self.newest, *tables, self.changes, self.outcomes, self.span, self.read_only]
+
+    def after(self) -> None:
+        self.oracle.check(not self.disk.open_files, f"{self.disk.open_files} files are left open")
 
     def there(self, since: Since) -> Directory | None:
         if self.directory is None:
@@ -212,6 +230,28 @@ class Elsewhere(Asker):
             )
             if found is not None:
                 self.judge_table(name, version, found, since)
+
+    def view(self) -> None:
+        since = self.oracle.since()
+        directory = self.there(since)
+        if directory is not None:
+            found = self.ask("the newest view", since, directory.view, self.logged_as_input)
+            if found is not None:
+                self.judge_view(None, found, since)
+
+    def history(self) -> None:
+        oracle, since, name = self.oracle, self.oracle.since(), self.choices.of(tuple(TABLES))
+        directory, key = self.there(since), self.choices.of(KEYS[name])
+        if directory is None:
+            return
+        where = {TABLES[name][0]: [key]}
+        found = self.ask(
+            f"the history of {name} {key!r}", since, lambda: directory.history(name, where), self.logged_as_input
+        )
+        if found is not None:
+            given = list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+            possible = oracle.feeds_of(name, key, since)
+            oracle.check(given in possible, f"the history of {name} {key!r} is {given}")
 
     def feed(self) -> tuple[int | None, int | None]:
         newest = self.oracle.newest.version

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.errors import StateError
-from simulation.app import TABLES, Asked, Row, app, events
+from simulation.app import TABLES, Asked, Commit, Row, app, events
 from simulation.disk import SimulatedDisk
 from simulation.oracle import PATH, Handle, Oracle
 from simulation.scheduler import Process
@@ -29,6 +29,7 @@ class Options:
     snapshot_every: int
     background: bool
     log: str
+    scrub: float  # hours
 
 
 class Refused(Exception):
@@ -56,10 +57,11 @@ class Session:
                 retain=options.retain,
                 snapshot_every=options.snapshot_every,
                 background=options.background,
+                scrub=options.scrub,
                 disk=self.disk,
             )
         except StateError as error:
-            caused = held or oracle.machine.locked != since.locked or handle.had_faults or oracle.rivals
+            caused = held or oracle.locked(self.process) != since.locked or handle.had_faults or oracle.rivals
             oracle.check(caused, f"the directory cannot be opened: {error}")
             raise Refused from error
         handle.db = db
@@ -87,8 +89,7 @@ class Session:
         """The outcomes, as Penstock gives them."""
         asked, handle, oracle = replace(asked, log=self.options.log), self.handle, self.oracle
         known = None if asked.id is None else oracle.find(asked.id)
-        gone = known is not None and known.version <= oracle.floor
-        with self._writing(asked, gone):
+        with self._writing(asked, known):
             found = self.db.run(
                 events(asked.batch),
                 id=asked.id,
@@ -143,29 +144,34 @@ class Session:
 
     def close(self) -> None:
         handle = self.handle
+        harmed = handle.had_faults or handle.rivals or self.oracle.removals > handle.removals
+        self.oracle.check(harmed or not self.db.damage, f"the scrub has found {self.db.damage}")
         handle.closed = True
         try:
             with self.refusing("close"):
                 self.db.close()
         except Refused:
             pass
+        handle.gone = True
 
     @contextmanager
-    def _writing(self, asked: Asked, gone: bool = False) -> Iterator[None]:
+    def _writing(self, asked: Asked, known: Commit | None = None) -> Iterator[None]:
+        """known: the commit, if it is there already."""
         task: Any = self.oracle.machine.scheduler.current
         handle, before = self.handle, self.handle.linked
         task.call = handle, asked
         try:
-            with self.refusing("write", gone):
+            with self.refusing("write", known is not None and known.version <= self.oracle.floor):
                 yield
         except Refused as refused:
             error: Any = refused.__cause__
             happened = handle.linked > before
+            was_there = known is not None and known.seq <= before  # then it may say either
             self.oracle.check(
-                error.committed is None or error.committed == happened,
+                error.committed is None or error.committed == happened or was_there,
                 f"it says committed={error.committed}, but commit {handle.linked} is the newest, was {before}: {error}",
             )
-            if error.committed:
+            if error.committed and happened:
                 self.oracle.acknowledge(handle, handle.linked)
             raise
         finally:

@@ -61,6 +61,7 @@ def options(choices: Choices) -> Options:
         snapshot_every=choices.of((3, 2, 1, 50)),
         background=choices.below(4) > 0,
         log="input" if choices.once_in(6) else "changes",
+        scrub=choices.of((0, 0, 0.01)),
     )
 
 
@@ -152,7 +153,7 @@ class Intruder(Writer):
             oracle.machine.note("removes writer.lock")
         with suppress(Refused):
             self.session.open()
-            for _ in range(self.choices.below(3) if writing else 0):
+            for _ in range(self.choices.of((0, 1, 2, 6)) if writing else 0):
                 self.session.run(Asked(self.plan.batch()))
         if self.session.db is not None:
             self.session.close()

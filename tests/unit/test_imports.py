@@ -17,8 +17,8 @@ from types import ModuleType
 import pytest
 
 from penstock.execute import native
+from penstock.execute.codegen import functions, parallel, source
 from penstock.execute.codegen import locked as locked_source
-from penstock.execute.codegen import parallel, program
 from penstock.schedule import locked, versioned
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -137,9 +137,9 @@ def test_nothing_durable_is_pickled() -> None:
 @pytest.mark.parametrize(
     ("head", "called"),
     [
-        (program.IMPORTS, ()),
-        (program.IMPORTS + parallel._MORE, versioned._CALLED),
-        (program.IMPORTS + locked_source._MORE, locked._CALLED),
+        (source.IMPORTS + functions.IMPORTS, ()),
+        (source.IMPORTS + functions.IMPORTS + "\n" + parallel._MORE, versioned._CALLED),
+        (source.IMPORTS + functions.IMPORTS + "\n" + locked_source._MORE, locked._CALLED),
     ],
     ids=["serial", "graphs", "locks"],
 )

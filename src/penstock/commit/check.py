@@ -67,7 +67,7 @@ def _look(disk: Disk, path: Path, bad: Mapping[str, StateError]) -> Report:
 def _without_scan(disk: Disk, path: Path, bad: Mapping[str, StateError]) -> Iterator[Finding]:
     """Without its identity, log or snapshots a directory cannot be read; each file is still what it is."""
     try:
-        read_identity(disk, path)
+        read_identity(disk, path, "app", "tables")
     except FileNotFoundError:
         yield Finding(IDENTITY, False, "is missing", f"{RESTORE}: until then nothing can be read")
     except StateError as found:

@@ -12,6 +12,7 @@ process before or after the k-th, or to raise ENOSPC there.
     listdir, stat, fsync_dir           directories
     lock_file, unlock_file             between processes
     mutex, thread                      between threads of this process
+    sleep                              while another process has what is wanted
 
 Invariants:
 - Files are made 0600 and directories 0700; only `chmod` opens a file to others.
@@ -27,6 +28,7 @@ import errno
 import fcntl
 import os
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -58,6 +60,9 @@ PRIVATE = 0o600
 
 # Small enough to stop within, large enough to read at full speed.
 PIECE = 1 << 20
+# A name that is absent, or in the way: the caller knows what that means.
+LEFT_TO_THE_CALLER = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY)
+
 # Linux takes at most 1024 buffers in one writev (IOV_MAX).
 BUFFERS_PER_WRITE = 1024
 
@@ -80,9 +85,9 @@ class Disk:
         try:
             yield
         except OSError as error:
-            remedy = REMEDY.get(error.errno or 0)
-            if remedy is None:
+            if error.errno in LEFT_TO_THE_CALLER:
                 raise
+            remedy = REMEDY.get(error.errno or 0, "mend that, then reopen the state directory")
             raise StateError(f"cannot {what} {path}: {os.strerror(error.errno or 0).lower()}; {remedy}") from error
 
     def create(self, path: Path) -> int:
@@ -217,6 +222,10 @@ class Disk:
         thread = threading.Thread(target=work, name=name, daemon=daemon)
         thread.start()
         return thread
+
+    def sleep(self, seconds: float) -> None:
+        """Until another process may have gone on."""
+        time.sleep(seconds)
 
     # What the stage makes of these steps.
 

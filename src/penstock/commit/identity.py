@@ -2,9 +2,9 @@
 
     {"app": "bank", "tables": {...}, "log": ..., "directory": "9f…", "chain": 1, "format": 2, "crc": ...}
 
-It is written once, after everything else that a new directory needs, so a directory that has it is
-whole. A directory without it is taken only if it is empty or holds no more than a creation that was
-cut short leaves behind: never somebody's files, never commits whose owner is unknown.
+It is written after everything else that a new directory needs, so a directory that has it is whole. A directory
+without it is taken only if it is empty or holds no more than a creation that was cut short leaves behind: never
+somebody's files, never commits whose owner is unknown.
 
 `log` is how the first writer logged. It is no part of the identity: every segment says its own.
 `directory` is this directory's own random name, and `chain` the first commit that carries it (chain.py). A directory
@@ -47,13 +47,13 @@ class Origin:
 
 
 def read_origin(disk: Disk, path: Path) -> Origin:
-    identity = read_identity(disk, path)
+    identity = read_identity(disk, path, "app", "tables")
     return Origin(identity.get("directory"), identity.get("chain", 0))
 
 
-def read_identity(disk: Disk, path: Path) -> dict[str, Any]:
-    """The identity of an existing state directory; FileNotFoundError where there is none."""
-    content = read_sealed(disk, path / IDENTITY, "app", "tables")
+def read_identity(disk: Disk, path: Path, *names: str) -> dict[str, Any]:
+    """The identity of an existing state directory, which has these names; FileNotFoundError where there is none."""
+    content = read_sealed(disk, path / IDENTITY, *names)
     content.pop("log", None)
     return content
 

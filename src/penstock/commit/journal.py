@@ -2,7 +2,7 @@
 
     penstock.json            whose state this is (identity.py)
     writer.lock, writer.json the one writer (lock.py)
-    head                     a hint: the newest acknowledged segment (recover.py)
+    head                     a hint: the newest acknowledged segment (scan.py)
     log/000000000001.seg     one segment a commit, numbered without gaps (log.py)
     snapshots/000000000042/  the whole state after segment 42 (snapshot.py)
 
@@ -205,6 +205,11 @@ class Journal:
         """
         lazy = self._lock is not None and upto is None and not oldest
         recovery = recover(self._disk, self.path, upto, oldest=oldest, skip=skip, lazy=lazy)
+        if lazy and recovery.scan.newest[0] != self.seq:
+            raise StateError(
+                f"fenced: state directory {self.path} is at commit {recovery.scan.newest[0]}, but this writer is at "
+                f"{self.seq}; nothing more is written"
+            )
         if self._lock is None:
             self._index = Index(recovery.scan, self._disk.mutex())
         self._index.drop_snapshots(recovery.damaged)

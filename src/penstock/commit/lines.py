@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -145,7 +144,7 @@ class ChainedLines:
                 self._disk.lock_file(fd)
                 return True
             except BlockingIOError:
-                time.sleep(LOCK_PAUSE_S)
+                self._disk.sleep(LOCK_PAUSE_S)
             except OSError:
                 return False
         raise StateError(f"{self.path} is being written by another process; stop that one, and start again")

@@ -66,7 +66,7 @@ class WriterLock:
             owner = {"epoch": lock.epoch, "token": lock._token, "pid": lock._pid, "host": socket.gethostname()}
             disk.replace(path / OWNER, seal(owner))
             _forget_in_children(lock)
-        except OSError as error:
+        except OSError as error:  # A file was there, or is gone: all else is a StateError.
             lock.release()
             raise StateError(
                 f"another writer is opening state directory {path}, and {LOCK} did not keep the two apart: {error}; "

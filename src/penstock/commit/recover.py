@@ -107,16 +107,21 @@ def open_segments(
     the first has to follow; known: what they have to be."""
     origin = known.origin if known else origin_of(disk, path)
     files: list[SegmentFile] = []
-    for seq in seqs:
-        file = SegmentFile(disk, segment_path(path, seq))
-        entry = check_entry(file.path, seq, file.contents, origin)
-        wrong = wrong_place(file.path, seq, entry, before, origin)
-        if wrong is not None:
-            raise wrong
-        if known is not None and entry.hash != known.entry(seq).hash:
-            raise damaged(file.path, "it changed while it was read")
-        files.append(file)
-        before = entry.hash
+    try:
+        for seq in seqs:
+            file = SegmentFile(disk, segment_path(path, seq))
+            files.append(file)
+            entry = check_entry(file.path, seq, file.contents, origin)
+            wrong = wrong_place(file.path, seq, entry, before, origin)
+            if wrong is not None:
+                raise wrong
+            if known is not None and entry.hash != known.entry(seq).hash:
+                raise damaged(file.path, "it changed while it was read")
+            before = entry.hash
+    except BaseException:
+        for file in files:
+            file.close()
+        raise
     return files
 
 

@@ -159,20 +159,33 @@ def _check_chain(found: Scan) -> None:
         wrong = wrong_place(segment_path(found.path, seq), seq, entry, before, found.origin)
         if wrong is not None:
             broken[seq] = wrong
-    odd = {seq for seq in broken if seq + 1 in broken}  # It follows nothing, and nothing follows it.
-    for seq, error in broken.items():
-        if seq in odd:
-            found.segments[seq] = damaged(segment_path(found.path, seq), f"it is another copy of commit {seq}")
-        elif seq - 1 not in odd:
-            found.segments[seq] = error
+    foreign = {seq for seq in entries if _is_foreign(found, entries, broken, seq)}
+    for seq in foreign:
+        found.segments[seq] = damaged(segment_path(found.path, seq), f"it is another copy of commit {seq}")
+    for seq in broken.keys() - foreign:
+        if seq - 1 not in foreign:
+            found.segments[seq] = broken[seq]
     acknowledged = entries.get(found.head.seq)
     if acknowledged is not None and found.head.hash not in (None, acknowledged.hash):
         file = segment_path(found.path, found.head.seq)
         found.segments[found.head.seq] = damaged(file, "it is not the commit that was acknowledged under this number")
     for seq, manifest in found.sound.items():
-        wrong = wrong_base(snapshot_path(found.path, seq), manifest, entries.get(seq), entries.get(seq + 1))
+        own = None if seq in foreign else entries.get(seq)
+        wrong = wrong_base(snapshot_path(found.path, seq), manifest, own, entries.get(seq + 1))
         if wrong is not None:
             found.snapshots[seq] = wrong
+
+
+def _is_foreign(found: Scan, entries: dict[int, Entry], broken: dict[int, StateError], seq: int) -> bool:
+    """Whether a segment is the one that does not belong, and not those which deny it: it follows nothing and nothing
+    follows it, or two that know its hash (the next segment, its snapshot, head) agree on another one."""
+    if seq in broken and seq + 1 in broken:
+        return True
+    told = [entries[seq + 1].previous] if seq + 1 in entries else []
+    told += [found.sound[seq].stands_on] if seq in found.sound else []
+    told += [found.head.hash] if found.head.seq == seq else []
+    others = {hash for hash in told if hash is not None}
+    return len(others) == 1 and entries[seq].hash not in others and sum(hash is not None for hash in told) > 1
 
 
 def head_bytes(seq: int, hash: str) -> bytes:

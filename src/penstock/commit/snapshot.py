@@ -76,7 +76,7 @@ def write_snapshot(disk: Disk, root: Path, snapshot: Snapshot, tag: str, verify:
         verify()
         remove_snapshot(disk, final)  # Only a damaged one can be in the way.
         disk.rename(making, final)
-    except OSError as error:
+    except OSError as error:  # What is made here was there, or is gone: all else is a StateError.
         raise StateError(f"fenced: another writer was at {making}; nothing more is written") from error
     except BaseException:
         with suppress(OSError, StateError):  # The next writer does it otherwise; but a full disk needs it now.

@@ -33,8 +33,12 @@ def to_verify(disk: Disk, path: Path) -> dict[str, int]:
     """The files with checksums, oldest first, by their names within the directory; and how long they are."""
     found: dict[str, int] = {}
     for file in _files(disk, path):
-        with suppress(FileNotFoundError):
+        try:
             found[str(file.relative_to(path))] = disk.stat(file).st_size
+        except FileNotFoundError:
+            pass
+        except StateError:  # What is wrong with it is told when it is verified.
+            found[str(file.relative_to(path))] = 0
     return found
 
 

@@ -55,7 +55,7 @@ def read(function: Callable[..., Any], label: str) -> Body:
     try:
         source = textwrap.dedent(inspect.getsource(function))
         tree = ast.parse(source).body[0]
-    except (OSError, TypeError, SyntaxError) as error:
+    except (OSError, TypeError, SyntaxError, RecursionError) as error:
         raise DeclarationError(
             f"{label} ({file}:{code.co_firstlineno}): its source cannot be read ({error}); "
             "declare it in a file or a notebook cell"

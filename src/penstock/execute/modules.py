@@ -48,13 +48,13 @@ def load_module(source: str, names: dict[str, Any], helpers: tuple[Any, ...], *,
 def _execute(name: str, source: str, names: dict[str, Any], made_from: str | None) -> ModuleType:
     directory = cache.cache_directory()
 
-    def keep(dispatcher: Any) -> Any:
+    def cached(dispatcher: Any) -> Any:
         if made_from is not None and directory is not None:
             dispatcher._cache = cache.MachineCode(directory, dispatcher.py_func.__name__, made_from)
         return dispatcher
 
     module, file = ModuleType(name), f"<{name}>"
-    vars(module).update(names, keep=keep)
+    vars(module).update(names, cached=cached)
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file  # for tracebacks
     _unfinished.append(name)
     sys.modules[name] = module  # numba finds a cached function's module by name

@@ -13,8 +13,9 @@ import pyarrow as pa
 from numba import types
 
 from penstock.declare.types import Type
+from penstock.errors import DeclarationError
 from penstock.execute import kernels, steps
-from penstock.execute.codegen.layout import FULL_LOG, Argument, table_arguments
+from penstock.execute.codegen.layout import FULL_LOG, LOG_SIZE, Argument, table_arguments
 from penstock.execute.codegen.program import generate
 from penstock.execute.intake import Arrived
 from penstock.execute.modules import load_module
@@ -27,8 +28,6 @@ from penstock.state.tables import Parts, Tables
 
 # What generated source calls: a kernel kept on disk is good only for these very helpers.
 _HELPERS = (kernels, steps, hashing, jit, prefetch, strings)
-# Straight-line transactions write at most this often; loops grow the log when they need to.
-LOG_SIZE = 1 << 14
 _NO_LITERALS = np.zeros(1, np.int64)
 
 
@@ -216,7 +215,13 @@ def _event_dtype(argument: Argument) -> Any:
 def compiled(function: Any, signature: tuple[Any, ...]) -> Any:
     """The function, compiled for these arguments now: not when a batch calls it."""
     if signature not in function.overloads:
-        function.compile(signature)
+        try:
+            function.compile(signature)
+        except RecursionError:
+            raise DeclarationError(
+                f"the app's transactions together are too long to be compiled (its '{function.__name__}' kernel); "
+                "make the longest shorter, or give some of them to an app of their own"
+            ) from None
     return function
 
 

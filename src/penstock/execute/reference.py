@@ -27,6 +27,7 @@ from penstock.execute import intake
 from penstock.execute.asked import Asked
 from penstock.execute.uncompiled import EventView, Key, Row, Transaction, uncompiled
 from penstock.execute.values import convert, lift, lower
+from penstock.state.sql import read
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +109,7 @@ class Reference:
 
     def sql(self, query: str) -> pa.Table:
         """A DuckDB query over the tables."""
-        import duckdb
-
-        with duckdb.connect(":memory:") as connection:
-            for t in self.program.tables:
-                connection.register(t.name, self.table(t))
-            return connection.sql(query).to_arrow_table()
+        return read({t.name: self.table(t) for t in self.program.tables}, query)
 
     def close(self) -> None:
         """Nothing to give back; the engine has this method."""

@@ -149,7 +149,7 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     assert isinstance(definition, ast.FunctionDef), function
     definition.decorator_list = []
     definition.returns = None
-    tree = ast.fix_missing_locations(_Lifted().visit(tree))
+    tree = _Lifted().visit(tree)
     ast.increment_lineno(tree, first - 1)
     scope = {**function.__globals__, **_closure(function), _LIFT: lift, _NEGATED: negated}
     exec(compile(tree, function.__code__.co_filename, "exec"), scope)
@@ -168,7 +168,7 @@ class _Lifted(ast.NodeTransformer):
         self.generic_visit(node)
         if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             return node
-        return ast.copy_location(ast.Call(ast.Name(_LIFT, ast.Load()), [node], []), node)
+        return _call(_LIFT, node, node)
 
     visit_Name = visit_Attribute = visit_Call = _lift
 
@@ -176,7 +176,25 @@ class _Lifted(ast.NodeTransformer):
         self.generic_visit(node)
         if not isinstance(node.op, ast.USub):
             return node
-        return ast.copy_location(ast.Call(ast.Name(_NEGATED, ast.Load()), [node.operand], []), node)
+        return _call(_NEGATED, node.operand, node)
+
+    # A long sum nests to the left, and a long elif in the other arm, more deeply than Python can: loops go along them.
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        inner = node
+        while isinstance(inner.left, ast.BinOp):
+            inner.right = self.visit(inner.right)
+            inner = inner.left
+        self.generic_visit(inner)
+        return node
+
+    def visit_If(self, node: ast.If) -> Any:
+        inner = node
+        while len(inner.orelse) == 1 and isinstance(inner.orelse[0], ast.If):
+            inner.test, inner.body = self.visit(inner.test), [self.visit(one) for one in inner.body]
+            inner = inner.orelse[0]
+        self.generic_visit(inner)
+        return node
 
     def visit_Constant(self, node: ast.Constant) -> Any:
         return self._lift(node) if type(node.value) is int else node
@@ -188,6 +206,10 @@ class _Lifted(ast.NodeTransformer):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         plain = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
         return self.generic_visit(ast.copy_location(plain, node))
+
+
+def _call(name: str, argument: ast.expr, node: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.Call(ast.copy_location(ast.Name(name, ast.Load()), node), [argument], []), node)
 
 
 def _closure(function: Callable[..., Any]) -> dict[str, Any]:

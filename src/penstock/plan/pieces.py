@@ -8,7 +8,7 @@ needed. A value that is needed away from home is exported; pieces that need each
                                     piece 1   dst: missing? dst.balance += amount
 
 A transaction with a loop, or with one record, or whose pieces all need each other, is not cut; nor is one with very
-many records, since a kernel's compilation takes longer than its length grows.
+many records or operations: each piece is compiled beside the whole, and computes for itself what the event alone gives.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from penstock.plan.foresee import Foresight, foresee
 from penstock.plan.ir import Op, Plan, TransactionPlan
 
-_MOST = 6
+_MOST_PIECES, _MOST_OPERATIONS = 6, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,11 @@ def cut(plan: Plan, transaction: TransactionPlan) -> Cut | None:
     foresight = foresee(transaction)
     if foresight is None or len(foresight.sites) < 2 or any(op.is_loop for op in transaction.block.ops):
         return None
+    if len(transaction.block.ops) > _MOST_OPERATIONS:
+        return None
     homes = _Homes(transaction, foresight)
     groups = _merged(len(foresight.sites), homes.needs())
-    if not 2 <= len(set(groups)) <= _MOST:
+    if not 2 <= len(set(groups)) <= _MOST_PIECES:
         return None
     return _Cutter(plan, transaction, foresight, homes, groups).cut()
 

@@ -65,7 +65,7 @@ class Directory:
         if not self._disk.exists(self.path):
             raise StateError(f"there is no directory {self.path}; name the state directory of an app")
         try:
-            identity = read_identity(self._disk, self.path)
+            identity = read_identity(self._disk, self.path, "app", "tables")
         except FileNotFoundError as error:
             raise StateError(
                 f"{self.path} is not a state directory: it has no penstock.json; name one that has"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.publish.sql import read
+from penstock.state.sql import read
 
 
 @dataclass(frozen=True, slots=True)

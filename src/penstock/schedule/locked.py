@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from penstock.execute import steps
+from penstock.execute.codegen.layout import LOG_SIZE
 from penstock.execute.codegen.locked import generate_locked
-from penstock.execute.native import LOG_SIZE, Running
+from penstock.execute.native import Running
 from penstock.schedule import atomics, cores, graph, locks, team
 from penstock.schedule.generated import Generated
 from penstock.schedule.graph import Graph

@@ -26,11 +26,11 @@ from penstock.commit.leftovers import names
 from penstock.commit.lines import directory_of
 from penstock.commit.log import read_contents
 from penstock.commit.scan import Entry, scan, segment_path
-from penstock.commit.sealed import unseal
 from penstock.errors import StateError
 from penstock.publish.manifest import check_outcomes
 from penstock.publish.stream import Stream
 from penstock.spark.checkpoint import CHECKPOINT, read_note
+from penstock.spark.drained import DrainNote
 from penstock.spark.listing import OLD_SUFFIX, SOURCES, SUFFIX, FileList
 
 OFFSETS, COMMITS, METADATA = "offsets", "commits", "metadata"
@@ -75,7 +75,7 @@ def _of_sentence(said: str, path: Path, there: list[str]) -> Finding:
     missing = re.match(rf"{re.escape(str(path))}/(\S+) is missing", problem)
     known = [str(path / name) for name in (*there, *(missing.groups() if missing else ()))]
     file = max((file for file in known if problem.startswith(f"{file} ")), key=len, default=str(path))
-    ok, remedy = "the next start" in remedy, remedy or "name the one that the stream writes to"
+    ok, remedy = remedy.startswith("the next start"), remedy or "name the one that the stream writes to"
     return Finding(file, ok, problem.removeprefix(f"{file} "), remedy)
 
 
@@ -104,16 +104,11 @@ def _sources(disk: Disk, state: Path) -> Iterator[Finding]:
 
 
 def _drained(disk: Disk, state: Path) -> Iterator[Finding]:
-    file = state / DRAINED
     try:
-        data = disk.read(file)
-        if data.strip() and not data.strip().isdigit():
-            unseal(data, file)
-    except FileNotFoundError:
-        return
+        DrainNote(state, disk).check()
     except StateError as error:
         remedy = f"{RESTORE}, or delete it where outcomes may be handed on twice"
-        yield Finding(DRAINED, False, problem_of(error, file), remedy)
+        yield Finding(DRAINED, False, problem_of(error, state / DRAINED), remedy)
 
 
 # -- Spark's checkpoint ---------------------------------------------------------------------

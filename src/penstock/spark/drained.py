@@ -10,9 +10,11 @@ twice, so a person has to decide.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.commit.disk import Disk
+from penstock.commit.findings import RESTORE
 from penstock.commit.identity import DRAINED
 from penstock.commit.lines import directory_of
 from penstock.commit.sealed import seal, unseal
@@ -31,20 +33,28 @@ class DrainNote:
             return False
         if not data and can_repeat:
             return False
-        if data.strip().isdigit():
-            return int(data) == drained
-        remedy = (
-            f"if the outcomes of version {drained}, which ended a stream, have been handed on, write {drained} into "
-            "it; if not, or if they may be handed on twice, remove it"
-        )
         try:
-            content = unseal(data, self._path)
+            return self._version(data) == drained
         except StateError as error:
-            raise StateError(f"{error}; or, {remedy}") from error
+            raise StateError(
+                f"{error}; or, if the outcomes of version {drained}, which ended a stream, have been handed on, write "
+                f"{drained} into it; if not, or if they may be handed on twice, remove it"
+            ) from error
+
+    def check(self) -> None:
+        """Raises unless the note is there and can be believed, or is not there."""
+        with suppress(FileNotFoundError):
+            self._version(self._disk.read(self._path))
+
+    def _version(self, data: bytes) -> int | None:
+        if data.strip().isdigit():
+            return int(data)
+        content = unseal(data, self._path)
         theirs, ours = content.get("directory"), directory_of(self._disk, self._state)
         if None not in (theirs, ours) and theirs != ours:
-            raise StateError(f"{self._path} belongs to another state directory, {theirs!r}, not {ours!r}; {remedy}")
-        return bool(content.get("drained") == drained)
+            raise StateError(f"{self._path} belongs to another state directory, {theirs!r}, not {ours!r}; {RESTORE}")
+        drained = content.get("drained")
+        return drained if isinstance(drained, int) else None
 
     def write(self, drained: int) -> None:
         self._disk.replace(self._path, seal({"drained": drained, "directory": directory_of(self._disk, self._state)}))

@@ -15,6 +15,7 @@ WORKLOADS = ("sl", "ob", "gs", "tp", "smallbank")
 
 NAMES = (
     "bank",
+    "bare",
     "chase",
     "control",
     "decimals",
@@ -25,6 +26,7 @@ NAMES = (
     "merge",
     "numbers",
     "short_circuit",
+    "spans",
     "udfs",
 )
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from penstock.declare.types import Type
-from penstock.execute.codegen import records, scalars, source
+from penstock.execute.codegen import records, scalars, source, undo
 from penstock.execute.codegen.layout import ENGINE_REASONS, Layout
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
@@ -42,6 +42,7 @@ class Emitter:
         self.self_row = ""
         self.in_loop = 0
         self.logs_touched = False
+        self.straight = 0  # entries of the undo log that straight-line code may take
 
     def know(self, layout: Layout) -> None:
         """Number reasons and literals as another kernel of the same plan does."""
@@ -91,6 +92,9 @@ class Emitter:
             for op in block.ops
             for inner in (walk((op,)) if self.cutter.cutting else walk(op.body))
         )
+        if self.store is records:
+            self.straight = undo.entries(self.plan, block.ops)
+            undo.room_for_all(self, out)
         self.ops(out, block.ops)
 
     def begin(self, block: Block) -> None:

@@ -13,10 +13,10 @@ def sub3(d0, nu, p0_v2, t0_c0):                 ended, c, d0, nu, p0_v7 = sub3(d
 
 from __future__ import annotations
 
-import ast
+import keyword
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from penstock.execute.codegen.source import Source
 
@@ -40,8 +40,8 @@ class Names:
 
 def names_of(body: Source) -> Names:
     out = Names()
-    for statement in _statements(body):
-        _add(out, statement)
+    for line in body.lines:
+        out.add(_names(line))
     return out
 
 
@@ -55,10 +55,9 @@ class Function:
         """state: what it takes, changes and gives back, but for what it sets anew; zeros: what it makes and gives."""
         self.body = body
         self.aborts = "c" in state
-        statements = _statements(body)
-        self.stops = _leaves(statements)
+        self.stops = _leaves(body)
         self.zeros = zeros
-        self.taken = sorted((taken | state) - set(zeros) - _set_anew(statements) - ({"c"} if self.aborts else set()))
+        self.taken = sorted((taken | state) - set(zeros) - _set_anew(body) - ({"c"} if self.aborts else set()))
         first = [name for name, there in (("stopped", self.stops), ("c", self.aborts)) if there]
         self.given = [*first, *sorted(state - {"c"}), *zeros]
 
@@ -91,43 +90,46 @@ class Function:
         return [f"{given} = {call}" if given else call, *(("if ended:", "    break") if self.stops else ())]
 
 
-def _statements(body: Source) -> list[ast.stmt]:
-    """Lines that stand in a function, or in a loop in one."""
-    heads = ("def f():", "while True:")[: body.depth]
-    tree: Any = ast.parse("\n".join("    " * k + head for k, head in enumerate(heads)) + "\n" + str(body))
-    for _ in heads:
-        tree = tree.body[0]
-    return list(tree.body)
+# Generated source has one statement a line, so that its names can be read off the lines.
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_TARGETS = re.compile(r"(\w+(?:, \w+)*) ([-+*/|&]*)= ")
+_FOR = re.compile(r"for (\w+) in ")
 
 
-def _add(names: Names, statement: ast.stmt) -> None:
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name):
-            (names.stores if isinstance(node.ctx, ast.Store) else names.loads).add(node.id)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            names.loads.add(node.target.id)
+def _names(line: str) -> Names:
+    """What one line loads and stores."""
+    text = line.partition("  # ")[0].strip()
+    found = _TARGETS.match(text) or _FOR.match(text)
+    stores = set(found[1].split(", ")) if found else set()
+    augmented = found is not None and found.re is _TARGETS and bool(found[2])
+    loads = set(_NAME.findall(text[found.end() :] if found else text)) | (stores if augmented else set())
+    return Names({name for name in loads if not keyword.iskeyword(name)}, stores)
 
 
-def _set_anew(statements: list[ast.stmt]) -> set[str]:
-    """The names that are set before all else, whatever they were."""
+def _set_anew(body: Source) -> set[str]:
+    """The names that lines set before all else, whatever they were."""
     out: set[str] = set()
-    names = Names()
-    for statement in statements:
-        if not isinstance(statement, ast.Assign | ast.Expr):
+    seen: set[str] = set()
+    for line in body.lines:
+        if line.rstrip().endswith(":") or line.strip() == "break":
             break
-        known = set(names.stores)
-        _add(names, statement)
-        out |= names.stores - known - names.loads
+        names = _names(line)
+        seen |= names.loads
+        out |= names.stores - seen
+        seen |= names.stores
     return out
 
 
-def _leaves(statements: list[ast.stmt]) -> bool:
-    """Whether statements that stand in a loop leave it."""
-    todo: list[ast.AST] = [*statements]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.Break):
+def _leaves(body: Source) -> bool:
+    """Whether lines that stand in a loop leave it."""
+    loops: list[int] = []  # the indents of the loops that a line stands in
+    for line in body.lines:
+        text = line.lstrip()
+        indent = len(line) - len(text)
+        while loops and indent <= loops[-1]:
+            loops.pop()
+        if text == "break" and not loops:
             return True
-        if not isinstance(node, ast.For | ast.While):
-            todo += ast.iter_child_nodes(node)
+        if text.startswith(("for ", "while ")):
+            loops.append(indent)
     return False

@@ -42,6 +42,8 @@ ENGINE_REASONS = ("overflow", "division by zero")
 # The transaction was undone because something is full: make room, and go on from it.
 FULL = -1
 FULL_LOG = -1  # info[0], where the undo log is full; otherwise the table's number
+# How many entries an undo log has at first; it grows where a transaction needs more.
+LOG_SIZE = 1 << 14
 
 
 def table_arguments(plan: Plan, number: int) -> list[Argument]:

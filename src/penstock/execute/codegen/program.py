@@ -35,8 +35,8 @@ from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter, cut_if_long
 from penstock.plan.ir import Op, Plan, TransactionPlan
 
-# `keep` is handed to the module by whoever loads it.
-DECORATOR = '@keep\n@nb.njit(nogil=True, error_model="numpy", boundscheck=False, no_cfunc_wrapper=True)'
+# `cached` is handed to the module by whoever loads it.
+DECORATOR = '@cached\n@nb.njit(nogil=True, error_model="numpy", boundscheck=False, no_cfunc_wrapper=True)'
 
 _COUNTS = (("n", 0), ("f", 1), ("d", 2), ("g", 3), ("u", 4))
 

@@ -24,7 +24,7 @@ from penstock.execute.codegen.source import IMPORTED, Source
 Item = TypeVar("Item")
 
 # A kernel of more lines is cut, and of the parts each has about so many: there a line is cheapest to compile.
-LONG, PART = 1000, 200
+LONG, PART = 800, 200
 _MARK = "CALL_SUB_"
 _GLOBAL = IMPORTED | set(dir(builtins))
 
@@ -127,6 +127,8 @@ class Cutter:
         self._open.append(made.inner)
         out.line(f"{_MARK}{made.number}")
         yield made.body
+        if not made.body.lines:
+            made.body.line("pass")
         self._open.pop()
 
     # -- names ------------------------------------------------------------------------------

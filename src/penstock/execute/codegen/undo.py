@@ -5,23 +5,40 @@ An entry is (what, where, old value); `what` numbers a table's column, its `writ
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from penstock.execute.codegen import records
-from penstock.execute.codegen.layout import FULL, FULL_LOG
+from penstock.execute.codegen.layout import FULL, FULL_LOG, LOG_SIZE
 from penstock.execute.codegen.source import Source
-from penstock.plan.ir import Op
+from penstock.plan.ir import Op, Plan
 
 if TYPE_CHECKING:
     from penstock.execute.codegen.emitter import Emitter
 
 
+def entries(plan: Plan, ops: Iterable[Op]) -> int:
+    """How many entries of the log these operations may take, each done once."""
+    changes = (op for op in ops if op.code in ("write", "insert", "ensure", "delete"))
+    return sum(len(plan.table(op.table).values) + 4 for op in changes)
+
+
 def room(em: Emitter, out: Source, op: Op) -> None:
-    """Straight-line code cannot fill the log; a loop can."""
+    """A loop may fill the log: it leaves room for all that straight-line code writes."""
     if not em.in_loop or op.code in ("find", "locate"):
         return
-    most = len(em.plan.table(op.table).values) + 4
-    out.line(f"if nu + {most} > undo_what.size or nt + 2 > touched.size:")
+    most = entries(em.plan, (op,)) + em.straight
+    _room(out, f"nu + {most} > undo_what.size or nt + {2 + em.straight} > touched.size")
+
+
+def room_for_all(em: Emitter, out: Source) -> None:
+    """Straight-line code alone does not fill the log, unless there is very much of it."""
+    if em.straight > LOG_SIZE:
+        _room(out, f"{em.straight} > touched.size")
+
+
+def _room(out: Source, full: str) -> None:
+    out.line(f"if {full}:")
     with out.indented():
         out.line(f"info[0] = {FULL_LOG}")
         out.line(f"c = {FULL}")
