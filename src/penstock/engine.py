@@ -83,7 +83,11 @@ class Database:
         self.compile_s = time.perf_counter() - begun
         self._gate = Gate(self.program.name, options.get("disk"))
         self._store = Memory(self.program) if path is None else Durable(self.program, self._kernel, path, **options)
-        self._tables, self.recovered = self._store.recover()
+        try:
+            self._tables, self.recovered = self._store.recover()
+        except BaseException:  # Nobody gets a database that could be closed.
+            self._store.close(None)
+            raise
         self._version = self.recovered.version
         self._view: View | None = None
         self._ahead: Prepared | None = None  # memory is ahead of what has happened by this one batch

@@ -186,7 +186,11 @@ def test_a_load_that_is_durable_says_so(path: Path) -> None:
 
 
 def test_no_memory_while_a_directory_is_opened_leaves_it_unlocked(path: Path) -> None:
-    for function, text in ((Tables.__init__, "TableState"), (WriterLock.acquire, "_forget_in_children")):
+    for function, text in (
+        (Tables.__init__, "TableState"),
+        (Database.__init__, "recover()"),
+        (WriterLock.acquire, "_forget_in_children"),
+    ):
         with nothing_left(), call_in(function, text, MemoryError).watching(), pytest.raises(MemoryError):
             open_db(path, "changes")
     open_db(path, "changes").close()

@@ -127,14 +127,10 @@ class Durable:
         self._scrub = Scrub(disk or Disk(), self._journal.path, scrub, self._tell)
 
     def recover(self) -> tuple[Tables, Recovered]:
-        try:
-            follower = self._replay()
-            recovered = replay.recover(self._journal, follower)
-            self.stream = follower.stream
-            return follower.tables, recovered
-        except BaseException:
-            self._journal.close()
-            raise
+        follower = self._replay()
+        recovered = replay.recover(self._journal, follower)
+        self.stream = follower.stream
+        return follower.tables, recovered
 
     @property
     def version(self) -> int:
