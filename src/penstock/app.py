@@ -119,7 +119,8 @@ class App(Declarations):
 
         sources: event -> streaming DataFrame, or ps.parquet("in/"). state: the durable directory. outcomes: a
         directory for Parquet files (made for its owner alone; one that is there gives files its mode), or
-        f(dataframe, batch_id). watermark: hold back for event order across batches,
+        f(dataframe, batch_id), which may get a batch again after a crash, and whose batch_id is None for what a
+        watermark still held at the end of an availableNow query. watermark: hold back for event order across batches,
         "5 seconds" or an int in the order column's unit. trigger: as DataStreamWriter.trigger takes it.
         name: the query's name. options: as `open` takes them.
         """

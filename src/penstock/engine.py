@@ -226,6 +226,11 @@ class Database:
         return self._store.stream.source
 
     @property
+    def last_id(self) -> int | None:
+        """The newest batch id, or None before the first."""
+        return self._store.last_id
+
+    @property
     def drained(self) -> int | None:
         """The last version that a stream made by running all that was held, at its end."""
         return self._store.stream.drained

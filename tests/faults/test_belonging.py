@@ -14,6 +14,7 @@ import pytest
 
 import penstock as ps
 from penstock.commit import Disk
+from penstock.commit.check import check
 from penstock.commit.recover import HELD_FILES
 from penstock.commit.scan import read_head
 from penstock.publish.reading import Directory
@@ -291,6 +292,24 @@ def test_a_directory_where_a_file_should_be(state: Path) -> None:
     segment(state, 10).mkdir()
     for name, said in everything(state).items():
         assert "000000000010.seg" in str(said), (name, said)
+
+
+def test_check_blames_an_identity_of_another_directory_and_nothing_else(state: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "other", 3)
+    shutil.copy(other / "penstock.json", state / "penstock.json")
+    (found,) = check(Disk(), state).damage
+    assert found.file == "penstock.json" and "but every segment is of directory" in found.problem
+
+
+def test_a_directory_that_is_removed_under_its_writer(tmp_path: Path) -> None:
+    with app.open(tmp_path / "state", background=False) as db:
+        db.run([Tick(ts=1, by=1)])
+        shutil.rmtree(tmp_path / "state")
+        with pytest.raises(
+            ps.StateError, match=r"was moved, removed or written by someone else; put it back"
+        ) as raised:
+            db.run([Tick(ts=2, by=1)])
+        assert raised.value.committed is False
 
 
 def test_a_missing_log_directory(state: Path) -> None:

@@ -217,3 +217,17 @@ def test_what_is_no_state_directory_is_one_line(tmp_path: Path) -> None:
         code, out, err = penstock("check", place)
         assert (code, out) == (1, "")
         assert says in err and len(err.strip().splitlines()) == 1
+
+
+def test_a_list_that_lacks_files_which_have_been_read(made: Path, tmp_path: Path) -> None:
+    state = Path(shutil.copytree(made / "state", tmp_path / "state"))
+    offsets = b'v1\n{"batchWatermarkMs":0}\n{"event":"Deposit","files":%d}'
+    newest = state / "checkpoint" / "offsets" / str(BATCHES - 1)
+    hadoop(newest, offsets % 2)
+    assert not [found for found in check_beside(state) if not found.ok]
+    hadoop(newest, offsets % 3)
+    (found,) = [found for found in check_beside(state) if not found.ok]
+    assert (found.file, found.problem) == ("sources/Deposit.list", "names 2 files, but 3 have been read")
+    list_path(state, "Deposit").unlink()
+    (found,) = [found for found in check_beside(state) if not found.ok]
+    assert (found.file, found.problem) == ("sources/Deposit.list", "is missing")

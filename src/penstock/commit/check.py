@@ -11,6 +11,7 @@ A writer may commit and prune meanwhile, so that a look may see a file go. Only 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from penstock.commit.findings import RESTORE, Finding, Report, Span, problem_of
 from penstock.commit.identity import IDENTITY, LOG, SNAPSHOTS, read_identity
 from penstock.commit.judge import Judgement
 from penstock.commit.leftovers import all_files, leftovers
-from penstock.commit.scan import numbers, scan
+from penstock.commit.log import read_contents
+from penstock.commit.scan import Scan, numbers, scan, segment_path
 from penstock.commit.verify import Told, nobody, to_verify, verify
 from penstock.errors import StateError
 
@@ -50,8 +52,11 @@ def judge(disk: Disk, path: Path, bad: Collection[str] = (), told: Told = nobody
 def _look(disk: Disk, path: Path, bad: Mapping[str, StateError]) -> Report:
     spans: tuple[Span, ...] = ()
     try:
-        judgement = Judgement(disk, scan(disk, path), bad)
-        found, spans = list(judgement.problems()), judgement.readable.spans()
+        seen = scan(disk, path)
+        found = list(_foreign_identity(disk, path, seen))
+        if not found:  # Else nothing else can be judged.
+            judgement = Judgement(disk, seen, bad)
+            found, spans = list(judgement.problems()), judgement.readable.spans()
     except StateError as error:
         found = list(_without_scan(disk, path, bad))
         if not found:
@@ -62,6 +67,17 @@ def _look(disk: Disk, path: Path, bad: Mapping[str, StateError]) -> Report:
     sound = [Finding(name, size=size) for name, size in sizes.items() if name not in problems]
     wrong = [replace(finding, size=sizes.get(finding.file, 0)) for finding in problems.values()]
     return Report(path, tuple(sorted([*sound, *wrong], key=lambda finding: finding.file)), spans)
+
+
+def _foreign_identity(disk: Disk, path: Path, seen: Scan) -> Iterator[Finding]:
+    """penstock.json itself, where all segments agree that they are another directory's."""
+    owners = set()
+    for seq in seen.segments:
+        with suppress(StateError):
+            owners.add(read_contents(disk, segment_path(path, seq)).header.get("directory"))
+    if len(owners) == 1 and None not in owners and seen.origin.directory not in owners:
+        problem = f"is of directory {seen.origin.directory}, but every segment is of directory {owners.pop()}"
+        yield Finding(IDENTITY, False, problem, "restore the one that belongs to them, and leave all else as it is")
 
 
 def _without_scan(disk: Disk, path: Path, bad: Mapping[str, StateError]) -> Iterator[Finding]:

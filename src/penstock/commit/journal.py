@@ -340,6 +340,14 @@ class Journal:
     def _breaking(self) -> Iterator[None]:
         try:
             yield
+        except OSError as error:  # A file that this writer made, or its folder, is gone or in the way.
+            self._broken = True
+            broken = StateError(
+                f"{error.filename or self.path}: {(error.strerror or str(error)).lower()}; state directory {self.path} "
+                "was moved, removed or written by someone else; put it back, and open it again"
+            )
+            broken.committed, broken.version = getattr(error, "committed", False), getattr(error, "version", None)
+            raise broken from error
         except BaseException:
             self._broken = True
             raise

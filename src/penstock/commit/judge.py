@@ -95,8 +95,8 @@ class Judgement:
             words = f"{RESTORE}: until then nothing can be read"
             if left:
                 words += (
-                    f"; or give up what it held, and move it and {HEAD} away: that leaves {versions(left[-1])}, and a "
-                    "stream needs a checkpoint of that time"
+                    f"; or give up what it held: move it, {HEAD} and the snapshots that stand on it away, which leaves "
+                    f"{versions(left[-1])}, and a stream needs a checkpoint of that time"
                 )
         elif left and left[-1][1] == self.readable.newest:
             words += f"; {versions(left[-1])} can"

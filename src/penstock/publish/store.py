@@ -36,6 +36,7 @@ class Memory:
     """Nothing outlives the process; outcomes are kept for a while."""
 
     can_go_back = False
+    last_id: int | None = None
     damage: tuple[Finding, ...] = ()
 
     def __init__(self, program: Program) -> None:
@@ -140,6 +141,10 @@ class Durable:
     def outcomes(self, id: int) -> pa.Table | None:
         segment = self._journal.outcomes(id, ["outcomes"])
         return None if segment is None else _outcomes(segment)
+
+    @property
+    def last_id(self) -> int | None:
+        return self._journal.last_id
 
     def refuse_foreign(self, id: int, source: str, offsets: str | None) -> None:
         """A stream's batches follow one another, and only the last may be sent again, as it was; a checkpoint and a

@@ -21,9 +21,10 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.commit.disk import Disk
+from penstock.errors import StateError
 from penstock.publish.files import OutcomeFiles, plain
 from penstock.spark import direct, engines, events
-from penstock.spark.checkpoint import CHECKPOINT, fingerprint, planned, query_id
+from penstock.spark.checkpoint import CHECKPOINT, fingerprint, last_done, planned, query_id
 from penstock.spark.direct import Spans
 from penstock.spark.drained import DrainNote
 from penstock.spark.engines import Engine, Opening
@@ -107,10 +108,21 @@ class MicroBatch:
         if engine.caught_up:
             return
         database = engine.database
+        self._refuse_older_state(database.last_id)
         if database.source is not None and isinstance(self.outcomes, OutcomeFiles):
             self.outcomes.write(database.outcomes(database.version))
         self.hand_on_drain(engine, spark)
         engine.caught_up = True
+
+    def _refuse_older_state(self, last: int | None) -> None:
+        """Spark does not send a batch again that it has noted as done: a state that lacks it would never get it."""
+        done, state = last_done(self.opening.path), self.opening.path
+        if done is not None and (last is None or last < done):
+            have = "none" if last is None else f"batches up to {last}"
+            raise StateError(
+                f"the checkpoint in {state} has batch {done} as done, but the state has run {have}: it is an older "
+                "copy, or the checkpoint is another's; restore the state and the checkpoint from one backup"
+            )
 
 
 def named(spans: Spans) -> str:

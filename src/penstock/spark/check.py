@@ -101,6 +101,23 @@ def _sources(disk: Disk, state: Path) -> Iterator[Finding]:
             yield Finding(f"{SOURCES}/{name}", False, problem_of(error, file), f"{RESTORE}: the stream cannot go on")
         else:
             yield Finding(f"{SOURCES}/{name}", size=_size(disk, file))
+    for event, count in _files_read(disk, state / CHECKPOINT / OFFSETS).items():
+        file = state / SOURCES / f"{event}{SUFFIX}"
+        with suppress(StateError):  # Told above.
+            known = len(FileList(file, event, None, disk).names())
+            if known < count:
+                problem = f"names {known} files, but {count} have been read" if known else "is missing"
+                yield Finding(f"{SOURCES}/{file.name}", False, problem, f"{RESTORE}: the stream cannot go on")
+
+
+def _files_read(disk: Disk, folder: Path) -> dict[str, int]:
+    """Of each direct source the number of files that Spark has planned, by its newest offsets."""
+    try:
+        data = read_note(folder / str(_numbers(disk, folder)[-1]))
+        noted = [json.loads(line) for line in data.decode().splitlines()[2:] if line != "-"]
+        return {str(n["event"]): int(n["files"]) for n in noted}
+    except (FileNotFoundError, StateError, ValueError, TypeError, KeyError, IndexError):
+        return {}  # Other sources; or damage, which is told elsewhere.
 
 
 def _drained(disk: Disk, state: Path) -> Iterator[Finding]:

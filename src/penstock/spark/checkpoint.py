@@ -39,6 +39,15 @@ def planned(state: str, batch_id: int) -> str:
     return fingerprint(_need(Path(state) / CHECKPOINT / "offsets" / str(batch_id)))
 
 
+def last_done(state: str) -> int | None:
+    """The last batch that Spark has noted as done; None where there is none."""
+    try:
+        names = Disk().listdir(Path(state) / CHECKPOINT / "commits")
+    except FileNotFoundError:
+        return None
+    return max((int(name) for name in names if name.isdigit()), default=None)
+
+
 def fingerprint(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
