@@ -6,6 +6,7 @@
 #   make test-quick   the tests without crashes, Spark and long runs
 #   make test-long    the long ones
 #   make sweep        every fault that the tests know, one by one, with the counts; SWEEP="--share 0.02" for a share
+#   make simulate     histories of a simulated state directory, counted; HISTORIES=… and SEED=… say which
 #   make check        lint, format and types
 #   make fmt          rewrite the code in the project's format
 #   make bench        measure the engine alone, then pipelines: Penstock and its peers, to bench.json and bench.png
@@ -20,6 +21,8 @@
 
 VENV ?= .venv
 WORKERS ?= 2
+HISTORIES ?= 3000
+SEED ?= 1
 BIN := $(VENV)/bin
 RUN := "$(BIN)/python" -m
 STAMP := $(VENV)/.installed
@@ -39,7 +42,7 @@ NEED_JAVA = @java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
 	if [ "$${major:-0}" -lt 17 ]; then \
 	    echo "make $@ runs Spark, which needs Java 17 or newer, and found $${major:-none}; install one (Debian and Ubuntu: apt install openjdk-17-jre-headless) or set JAVA_HOME$(1)" >&2; exit 1; fi
 
-.PHONY: help demo test test-quick test-long sweep check fmt bench bench-paper clean
+.PHONY: help demo test test-quick test-long sweep simulate check fmt bench bench-paper clean
 
 help:
 	@sed -n 's/^#   make /make /p' Makefile
@@ -60,6 +63,9 @@ test-long: $(STAMP)
 
 sweep: $(STAMP)
 	"$(BIN)/python" tests/faults/sweep.py $(SWEEP)
+
+simulate: $(STAMP)
+	PYTHONPATH=tests $(RUN) simulation --histories $(HISTORIES) --seed $(SEED)
 
 check: $(STAMP)
 	$(RUN) ruff check $(CODE)

@@ -9,12 +9,14 @@
     disk.py        penstock.commit.Disk on that machine: every operation is a place to switch, to crash and to fail
     app.py         a small app, and beside it what it means, in plain Python: the model
     oracle.py      which commits there are, by the link that makes each, and so what any answer may be
+    session.py     a database that a process opens and writes to, judged
     writer.py      a process that opens the directory, runs batches, loads, closes, and is refused
     driver.py      the same as a stream's driver does it: ids, offsets, batches run ahead, outcomes behind
     readers.py     tasks that ask, in the writer's process and in others, and judge each answer
     history.py     one history: its options, its processes, its end
+    sweep.py       many histories, counted
     shrink.py      a failing history made small
-    __main__.py    many histories, counted
+    mutations.py   Penstock broken on purpose, to see that it is found
 
 A history is wrong if anything that was acknowledged is lost, if an answer is not what the model says of a version that
 was current while it was asked, if a refusal has no cause, if any error leaves that is not Penstock's own, if tasks wait

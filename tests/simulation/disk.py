@@ -220,10 +220,13 @@ class _Step:
             disk.explain(self.what, self.path, error(fault.number, self.path))
 
     def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
-        if failure is None and self.fault is not None:
-            failure = error(self.fault.number, self.path)
-        if isinstance(failure, OSError):
-            self.disk.explain(self.what, self.path, failure)
+        try:
+            if failure is None and self.fault is not None:
+                failure = error(self.fault.number, self.path)
+            if isinstance(failure, OSError):
+                self.disk.explain(self.what, self.path, failure)
+        finally:
+            del failure
 
 
 def _stat(inode: Inode) -> os.stat_result:

@@ -30,9 +30,19 @@ from simulation.session import Options
 from simulation.writer import Intruder, Plan, Writer, options
 
 
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """What is not left to choice, so that something rare is met more often."""
+
+    weather: Weather | None = None
+    writer: type[Writer] | None = None
+    intruders: bool = False
+
+
 @dataclass(slots=True)
 class Result:
     seed: int
+    focus: Focus
     counts: Counts
     choices: list[int]
     commits: int = 0
@@ -117,15 +127,6 @@ def deterministic(machine: Machine) -> Iterator[None]:
             gc.enable()
 
 
-@dataclass(frozen=True, slots=True)
-class Focus:
-    """What is not left to choice, so that something rare is met more often."""
-
-    weather: Weather | None = None
-    writer: type[Writer] | None = None
-    intruders: bool = False
-
-
 class History:
     def __init__(
         self, seed: int, given: Sequence[int] | None = None, focus: Focus | None = None, *, tracing: bool = False
@@ -140,7 +141,7 @@ class History:
 
     def run(self) -> Result:
         choices = self.choices
-        result = Result(choices.seed, self.machine.counts, choices.made)
+        result = Result(choices.seed, self.focus, self.machine.counts, choices.made)
         with deterministic(self.machine), logged(self.oracle):
             self.machine.scheduler.spawn(self.operator, "operator", self._operate)
             try:

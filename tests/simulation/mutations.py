@@ -161,6 +161,7 @@ def a_wrong_guess_stays_in_memory(patch: pytest.MonkeyPatch) -> None:
 def a_failed_batch_leaves_the_database_open(patch: pytest.MonkeyPatch) -> None:
     """Memory is then ahead of the disk, and nobody knows."""
     patch.setattr(gate.Gate, "fails", lambda self, error: None)
+    patch.setattr(gate.Gate, "begins", lambda self: None)
 
     @contextmanager
     def breaking(self: Any) -> Iterator[None]:

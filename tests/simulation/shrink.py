@@ -5,6 +5,7 @@ Blocks of choices are left out or become 0, large blocks first, as long as the h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from simulation.history import Result, run
@@ -26,7 +27,7 @@ def shrink(found: Result, runs_max: int = RUNS_MAX) -> Result:
                 smaller = None
                 for given in _without(best.choices, start, start + size):
                     runs += 1
-                    result = run(found.seed, given)
+                    result = run(found.seed, given, found.focus)
                     if result.wrong is not None and alike(result, found) and _size(result) < _size(best):
                         smaller = result
                         break
@@ -35,16 +36,16 @@ def shrink(found: Result, runs_max: int = RUNS_MAX) -> Result:
                 else:
                     best, improved = smaller, True
             size //= 2
-    return run(found.seed, best.choices, tracing=True)
+    return run(found.seed, best.choices, found.focus, tracing=True)
 
 
 def alike(one: Result, other: Result) -> bool:
-    """The same thing is wrong: the first words say it, the rest are values."""
+    """The same thing is wrong: the first words say it, numbers and the rest are values."""
     return _kind(one) == _kind(other)
 
 
 def _kind(result: Result) -> tuple[str, ...]:
-    return (type(result.wrong).__name__, *str(result.wrong).split()[:3])
+    return (type(result.wrong).__name__, *re.sub(r"\d+", "", str(result.wrong)).split()[:3])
 
 
 def _size(result: Result) -> tuple[int, int, int]:

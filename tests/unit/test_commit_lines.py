@@ -27,8 +27,10 @@ def lines(path: Path, **header: Any) -> ChainedLines:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
+    """A line for each name."""
     path = tmp_path / "sources" / "Transfer.list"
-    lines(path).append(NAMES)
+    for name in NAMES:
+        lines(path).append([name])
     return path
 
 
@@ -92,14 +94,28 @@ def test_a_torn_last_line_is_dropped_and_cut_off(kept: Path) -> None:
     before = len(kept.read_bytes())
     lines(kept).append(["one", "two"])
     whole = kept.read_bytes()
-    for size in range(before, len(whole)):
+    for size in range(before, len(whole) - 1):  # Its newline comes once it is synced.
         for zeros in (b"", b"\0", b"\0" * 20):
             kept.write_bytes(whole[:size] + zeros)
-            there = [*NAMES, "one"] if whole[:size].count(b"\n") > len(NAMES) + 1 else NAMES
             torn = lines(kept)
-            assert torn.read() == there
+            assert torn.read() == NAMES
             torn.append(["new"])
-            assert torn.read() == lines(kept).read() == [*there, "new"]
+            assert torn.read() == lines(kept).read() == [*NAMES, "new"]
+
+
+def test_a_last_line_that_is_whole_but_for_its_newline_counts(kept: Path) -> None:
+    kept.write_bytes(kept.read_bytes()[:-1])
+    short = lines(kept)
+    assert short.read() == NAMES
+    short.append(["new"])
+    assert short.read() == lines(kept).read() == [*NAMES, "new"]
+    assert kept.read_bytes().count(b"\n") == len(NAMES) + 2
+
+
+def test_one_append_is_one_line(kept: Path) -> None:
+    lines(kept).append(["one", "two", "three"])
+    assert kept.read_bytes().count(b"\n") == len(NAMES) + 2
+    assert lines(kept).read() == [*NAMES, "one", "two", "three"]
 
 
 def test_a_torn_header_is_no_list_yet(kept: Path) -> None:
@@ -197,7 +213,7 @@ def test_lines_are_added_behind_those_that_the_caller_knows(kept: Path) -> None:
 
 def test_a_list_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "list").symlink_to(tmp_path / "gone")
-    with pytest.raises(StateError, match=r"cannot write .*list: too many levels of symbolic links; mend that"):
+    with pytest.raises(StateError, match=r"cannot open .*list: too many levels of symbolic links; a symbolic link is"):
         lines(tmp_path / "list").append(["x"])
 
 

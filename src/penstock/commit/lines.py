@@ -1,16 +1,18 @@
 """A list on disk that only grows: JSON lines, each with a checksum over itself and all lines before it.
 
     ["0b6f4a51",{"kind":"files of a source","format":1,"event":"Transfer","directory":"9f3c…"}]
-    ["c2e0417d","part-0000.parquet"]
-    ["81a95f0e","part-0001.parquet"]
+    ["c2e0417d",["part-0000.parquet"]]
+    ["81a95f0e",["part-0001.parquet","part-0002.parquet"]]
 
-The first line is the header: what is listed, and whose list it is. A line's checksum goes on from the one before, so
-that a flipped bit, a line that was dropped, doubled or moved, and a line of another list are all found at that line.
+The first line is the header: what is listed, and whose list it is. Each other line is what one `append` added. A line's
+checksum goes on from the one before, so that a flipped bit, a line that was dropped, doubled or moved, and a line of
+another list are all found at that line.
 
 Invariants:
-- A line is durable, with all before it, when `append` returns.
-- A last line without its newline was torn by a crash. Nobody was told of it: it is dropped, and cut off by the next
-  append. Anything else that does not hold is damage: a StateError that names file and line.
+- What was added is durable, with all before it, when `append` returns.
+- A file appears with its header, and a line's newline is written once the line is synced. So a last line without a
+  newline is whole, if its checksum holds, or was torn by a crash before anybody was told of it: then it is dropped, and
+  cut off by the next append. Anything else that does not hold is damage: a StateError that names file and line.
 - One process appends at a time; any may read meanwhile.
 - What was verified is not read again as long as the file only grows, so that a look at a long list costs what is new.
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -50,7 +53,8 @@ class ChainedLines:
         self.header: dict[str, Any] = {}
         self._lines: list[Any] = []
         self._mark: tuple[int, int, int] | None = None  # inode, size and time of the file as it was last looked at
-        self._end = self._crc = 0  # of what has been verified
+        self._end = self._crc = self._count = 0  # of what has been verified: bytes, checksum, lines
+        self._ended = True  # whether the last line that was verified has its newline
 
     def read(self) -> list[Any]:
         """All lines, not to be changed by the caller; none where there is no file. Later looks add to the same list,
@@ -90,28 +94,43 @@ class ChainedLines:
 
     def _open(self) -> tuple[int, bool]:
         """The file, to be written, and whether it is new."""
-        if not self._disk.exists(self.path):
+        new = not self._disk.exists(self.path)
+        if new:
             self._disk.ensure_dir(self.path.parent)
-            with suppress(FileExistsError):  # Another process was first.
-                return self._disk.create(self.path), True
-        return self._disk.touch(self.path), False
+            making = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
+            header, _ = _encode(self._first(), 0)
+            try:
+                self._disk.write_new(making, [memoryview(header + b"\n")], self._mode)
+                with suppress(FileExistsError):  # Another process was first.
+                    self._disk.link(making, self.path)
+            finally:
+                self._disk.unlink_if_there(making)
+        return self._disk.touch(self.path), new
 
     def create(self, lines: Sequence[Any]) -> None:
         """The whole list at once: it is there with all of them, or not at all."""
         with self._writing():
-            self._disk.replace(self.path, _encode([self._first(), *lines], 0))
+            header, crc = _encode(self._first(), 0)
+            line = _encode(lines, crc)[0] + b"\n" if lines else b""
+            self._disk.replace(self.path, header + b"\n" + line)
             self._forget()
 
     def _extend(self, fd: int, lines: Sequence[Any]) -> None:
         if self._disk.size(fd) > self._end:
             self._disk.truncate(fd, self._end, self.path)
-        if not self._end:
-            lines = [self._first(), *lines]
-            if self._mode != PRIVATE:
-                self._disk.chmod(fd, self._mode, self.path)
+        if not self.header:  # The file was there, and was empty, or had no whole line.
+            header, self._crc = _encode(self._first(), 0)
+            self._disk.write_at(fd, header, 0, self.path)
+            self._end, self._ended = len(header), False
+        if not self._ended:
+            self._disk.write_at(fd, b"\n", self._end, self.path)
+            self._end, self._ended = self._end + 1, True
         if lines:
-            self._disk.write_at(fd, _encode(lines, self._crc), self._end, self.path)
+            line, _ = _encode(lines, self._crc)
+            self._disk.write_at(fd, line, self._end, self.path)
         self._disk.fsync(fd, self.path)
+        if lines:
+            self._disk.write_at(fd, b"\n", self._end + len(line), self.path)
         self._look(fd)
 
     def _first(self) -> dict[str, Any]:
@@ -170,27 +189,33 @@ class ChainedLines:
 
     def _verify(self, fd: int, size: int) -> None:
         data = bytes(memoryview(self._disk.pread(fd, size - self._end, self._end, self.path)))
-        *whole, torn = data.split(b"\n")
+        if not self._ended and data[:1] == b"\n":
+            data, self._end, self._ended = data[1:], self._end + 1, True
+        *whole, last = data.split(b"\n")
         try:
             for line in whole:
                 self._take(line)
-            if torn and torn[-1] and _value(torn[:-1], self._crc) is not None:
+                self._end += 1
+            if last and _value(last, self._crc) is not None:
+                self._take(last)
+                self._ended = False
+            elif last and last[-1] and _value(last[:-1], self._crc) is not None:
                 raise ValueError("the byte that ends it is another")
         except ValueError as error:
-            number = len(self._lines) + 1 + bool(self.header)
+            number = self._count + 1
             self._forget()
             raise StateError(f"{self.path} is damaged in line {number}: {error}; {self._remedy}") from error
 
     def _take(self, line: bytes) -> None:
         found = _value(line, self._crc)
-        if found is None:
+        if found is None or not self._ended:
             raise ValueError("its checksum does not hold")
         if self.header:
-            self._lines.append(found[0])
+            self._lines += found[0]
         else:
             self._check(found[0])
             self.header = found[0]
-        self._crc, self._end = found[1], self._end + len(line) + 1
+        self._crc, self._end, self._count = found[1], self._end + len(line), self._count + 1
 
     def _check(self, header: Any) -> None:
         if not isinstance(header, dict) or "format" not in header:
@@ -226,14 +251,11 @@ def directory_of(disk: Disk, state: Path) -> str | None:
     return None if found is None else str(found)
 
 
-def _encode(values: Sequence[Any], crc: int) -> bytes:
-    """Lines that go on from a checksum."""
-    out = []
-    for value in values:
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-        crc = zlib.crc32(text, crc)
-        out.append(b'["%08x",%b]\n' % (crc, text[:-1]))
-    return b"".join(out)
+def _encode(value: Any, crc: int) -> tuple[bytes, int]:
+    """A line that goes on from a checksum, without its newline; and its own checksum."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    crc = zlib.crc32(b"\n", zlib.crc32(text, crc))
+    return b'["%08x",%b]' % (crc, text), crc
 
 
 def _value(line: bytes, crc: int) -> tuple[Any, int] | None:

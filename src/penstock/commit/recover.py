@@ -12,7 +12,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -126,11 +126,15 @@ def open_segments(
 
 
 def read_in_turn(
-    files: Iterable[SegmentFile], only: Collection[str] | None = None, skip: Collection[str] = ()
+    files: Sequence[SegmentFile], only: Collection[str] | None = None, skip: Collection[str] = ()
 ) -> Iterator[Segment]:
-    for file in files:
-        with file:
-            yield file.read(only, skip)
+    try:
+        for file in files:
+            with file:
+                yield file.read(only, skip)
+    finally:  # Also where one cannot be read, or the reader stops before the last.
+        for file in files:
+            file.close()
 
 
 def read_commit(

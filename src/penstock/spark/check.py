@@ -107,8 +107,9 @@ def _drained(disk: Disk, state: Path) -> Iterator[Finding]:
     try:
         DrainNote(state, disk).check()
     except StateError as error:
-        remedy = f"{RESTORE}, or delete it where outcomes may be handed on twice"
-        yield Finding(DRAINED, False, problem_of(error, state / DRAINED), remedy)
+        if str(state / DRAINED) in str(error):  # Else penstock.json is damaged, which is told as that.
+            remedy = f"{RESTORE}, or delete it where outcomes may be handed on twice"
+            yield Finding(DRAINED, False, problem_of(error, state / DRAINED), remedy)
 
 
 # -- Spark's checkpoint ---------------------------------------------------------------------

@@ -7,6 +7,7 @@ user's own passes it on.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -19,6 +20,9 @@ from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
 from penstock.plan.ir import ROW, Block, Op, Plan, walk
 from penstock.state.lanes import constant
+
+# Where so many operations of a long kernel are alike, they call one function.
+_SHARED = 3
 
 
 class Emitter:
@@ -41,6 +45,7 @@ class Emitter:
         self.users: dict[int, list[int]] = {}  # value -> the operations that use it
         self.self_row = ""
         self.in_loop = 0
+        self.alike = Counter(_kind(op) for t in plan.transactions for op in t.block.walk())
         self.logs_touched = False
         self.straight = 0  # entries of the undo log that straight-line code may take
 
@@ -194,7 +199,7 @@ class Emitter:
 
     def call(self, out: Source, op: Op) -> None:
         """An operation on a record as a call: in a long kernel many do the same to a table or a column."""
-        if self.store is not records:  # versions: a line or two
+        if self.store is not records or self.alike[_kind(op)] < _SHARED:  # on versions it is a line or two
             self.store.record_op(self, out, op)
             return
         alike = replace(op, id=0, args=tuple(range(1, len(op.args) + 1)))
@@ -209,7 +214,10 @@ class Emitter:
         self.abort(out, f"any_{name} and not {name}[j]", f"null {op.name}")
 
     def give(self, out: Source, op: Op) -> None:
-        if op.name in self.fields:
+        if op.name in self.fields and self.cutter.long:
+            out.line(f"o{self.fields[op.name]}[i] = {self.val(op.args[0])}")
+            out.line(f"h{self.fields[op.name]}[i] = True")
+        elif op.name in self.fields:
             out.line(f"value{self.event}_{self.fields[op.name]} = {self.val(op.args[0])}")
             out.line(f"given{self.event}_{self.fields[op.name]} = True")
         else:
@@ -277,6 +285,11 @@ class Emitter:
 
     def pushes(self, op: Op) -> bool:
         return any(inner.code in ("write", "insert", "ensure", "delete") for inner in walk(op.body))
+
+
+def _kind(op: Op) -> tuple[object, ...]:
+    """Operations of one kind do the same to a table or a column."""
+    return op.code, op.table, op.name, op.undo
 
 
 def made_by(op: Op) -> list[int]:

@@ -82,23 +82,31 @@ def used_fields(plan: Plan) -> dict[str, set[str]]:
 def one_turn(
     out: Source, plan: Plan, cutter: Cutter, event: int, ops: Iterable[Op], run: Callable[[list[tuple[str, int]]], None]
 ) -> None:
-    """The one-turn loop around these operations, which `run` writes, and what they return."""
+    """The one-turn loop around these operations, which `run` writes, and what they return.
 
-    def give(out: Source, names: Sequence[str]) -> None:
-        for k in (returns.index(name) for name in names):
-            out.line(f"o{k}[i] = value{event}_{k}")
-            out.line(f"h{k}[i] = given{event}_{k}")
-
+    A returned field is a name until the transaction is through. In a long kernel it goes where it belongs at once:
+    that an aborted event gave something is not looked at, and many names would go through many calls.
+    """
     returns = [name for name, _ in plan.program.returns]
     types = dict(plan.program.returns)
-    given = sorted({op.name for op in ops if op.code == "give"}, key=returns.index)
-    for name in given:
-        out.line(f"given{event}_{returns.index(name)} = False")
-        out.line(f"value{event}_{returns.index(name)} = {source.zero(types[name])}")
+    given = [(n, returns.index(n)) for n in sorted({op.name for op in ops if op.code == "give"}, key=returns.index)]
+
+    def nothing(out: Source, several: Sequence[tuple[str, int]]) -> None:
+        for _, k in several:
+            out.line(f"h{k}[i] = False")
+
+    if cutter.long:
+        cutter.run(out, given, nothing)
+    else:
+        for name, k in given:
+            out.line(f"given{event}_{k} = False")
+            out.line(f"value{event}_{k} = {source.zero(types[name])}")
     out.line("while True:")
     with out.indented():
-        run([(n, returns.index(n)) for n in given])
-        cutter.run(out, given, give)
+        run(given)
+        for _, k in given if not cutter.long else ():
+            out.line(f"o{k}[i] = value{event}_{k}")
+            out.line(f"h{k}[i] = given{event}_{k}")
         out.line("break")
 
 
