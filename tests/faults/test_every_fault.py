@@ -14,7 +14,7 @@ pytestmark = pytest.mark.faults
 
 SWEEPS = [sweep for sweep in sweeps() if sweep.name.startswith(("disk", "memory"))]
 # All together take about a minute on one core.
-SHARE = 0.03
+SHARE = 0.025
 
 
 def run(sweep: Sweep, share: float) -> None:
