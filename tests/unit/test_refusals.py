@@ -609,7 +609,7 @@ def test_more_events_than_can_be_told_apart_are_refused() -> None:
 
     for k in range(127):
         event(k)
-    with pytest.raises(ps.DeclarationError, match="'Kind127'.* has 127 events, .* one event with a field .* two apps"):
+    with pytest.raises(ps.DeclarationError, match=r"'Kind127'.* has 127 events, .* one event with a field .* two apps"):
         event(127)
     assert len(app.program.events) == 127
 
