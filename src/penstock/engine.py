@@ -132,10 +132,13 @@ class Database:
         self, batch: Any, id: int, *, source: str, offsets: str | None = None, watermark: int | None = None
     ) -> None:
         """Do all of the batch that is expected next, but for making it happen, which `run` does when it is asked for
-        just that. Whatever comes instead first puts memory back to what has happened. Readers see nothing of it."""
+        just that. Whatever comes instead first puts memory back to what has happened. Readers see nothing of it.
+        Without offsets nothing tells the batch that is asked for from the one that was expected: then it is not run."""
         asked = Asked(id, source, offsets, watermark).checked()
         with self._gate.writing():
-            if self._store.can_go_back and self._ahead is None:
+            if offsets is None or self._ahead is not None or not self._store.can_go_back:
+                return
+            if self._stored(id, source, offsets) is None:
                 taken = self._take(batch, asked)
                 with self._gate.whole():
                     self._ahead = self._execute(taken, self._policy)

@@ -7,7 +7,8 @@
 
 A batch may be durable although `run` raised: a write behind its commit may fail, or the caller be interrupted. Then the
 error has `committed` and `version`: True, and the version that the batch made; or None where only opening the directory
-again can tell, by whether `db.version` has come to that version. Without them nothing of the batch was applied.
+again can tell, by whether `db.version` has come to that version. Without them nothing of the batch was applied. A load
+makes no version: its error's `version` is None, and only whether its rows are there tells.
 
 An abort is not an error: it is a row of the outcomes. `Aborted` only carries one out of a
 user's function while that function runs as plain Python.
@@ -50,9 +51,14 @@ def committing(version: int, durable: bool | Callable[[], bool] | None, what: st
             if not durable:
                 raise
         if "committed" not in vars(error):  # Else whoever was nearer has said so.
-            error.committed, error.version = durable, version  # type: ignore[attr-defined]
-            whether = "is committed all the same" if durable else "may be committed: open the directory again, and look"
-            error.add_note(f"the {what} of version {version} {whether}")
+            makes = what != "load"
+            error.committed, error.version = durable, version if makes else None  # type: ignore[attr-defined]
+            it = f"batch of version {version}" if makes else "load"
+            look = "look" if makes else "look whether its rows are there"
+            whether = (
+                "is committed all the same" if durable else f"may be committed: open the directory again, and {look}"
+            )
+            error.add_note(f"the {it} {whether}")
         raise
 
 

@@ -177,7 +177,7 @@ def test_a_load_that_is_durable_says_so(path: Path) -> None:
     with open_db(path, "changes") as db:
         with call_in(TableState.put, "self.reserve", MemoryError).watching(), pytest.raises(MemoryError) as raised:
             db.load(Account, ROWS)
-        assert (raised.value.committed, raised.value.version) == (True, 0)  # type: ignore[attr-defined]
+        assert (raised.value.committed, raised.value.version) == (True, None)  # type: ignore[attr-defined]
         with pytest.raises(StateError) as refusal:
             db.table(Account)
         refused(refusal.value)
@@ -226,3 +226,19 @@ def test_an_interrupted_writer_does_not_keep_others_out(filled: Any) -> None:
     with call_in(Gate.writing, "_refuse_unusable", KeyboardInterrupt).watching(), pytest.raises(KeyboardInterrupt):
         run(filled, "changes", 0)
     assert_same_outcomes(run(filled, "changes", 0), prefixes("changes").outcomes[0])
+
+
+def test_a_load_that_may_be_durable_names_no_version(path: Path) -> None:
+    """It makes none: the version that is there already would say that it has happened."""
+    disk = At()
+    db = open_db(path, "changes", disk)
+    db.run([])
+    disk.what = ("link",)
+    with pytest.raises(StateError, match=r"cannot link .*000000000002\.seg") as raised:
+        db.load(Account, ROWS)
+    assert (raised.value.committed, raised.value.version) == (None, None)
+    told = "the load may be committed: open the directory again, and look whether its rows are there"
+    assert told in raised.value.__notes__
+    db.close()
+    with open_db(path, "changes") as db:
+        assert (db.version, db.table(Account).num_rows) == (1, 0)

@@ -183,6 +183,20 @@ def test_a_batch_sent_again_changes_nothing(tmp_path: Path, durable: bool) -> No
         assert db.run(transfers(21), id=9)["version"][0].as_py() == 3
 
 
+def test_memory_does_not_run_a_batch_again_that_it_has_forgotten() -> None:
+    with bank.open() as db:
+        db.load(Account, ACCOUNTS)
+        for k in range(101):
+            db.run(transfers(1 + k)[:1], id=k)
+        before, version = contents(db), db.version
+        for id in (0, -7):
+            with pytest.raises(StateError, match=f"batch {id} is not retained any more.* ids must increase"):
+                db.run(transfers(1)[:1], id=id)
+        assert db.run([], id=1)["version"].to_pylist() == [2]
+        assert (contents(db), db.version) == (before, version)
+        assert db.run(transfers(200)[:1], id=200)["version"].to_pylist() == [version + 1]
+
+
 def test_a_batch_sent_again_after_reopening(tmp_path: Path) -> None:
     with bank.open(tmp_path) as db:
         db.load(Account, ACCOUNTS)
@@ -409,6 +423,29 @@ def test_a_load_and_an_explanation_take_no_notice_of_what_ran_ahead(tmp_path: Pa
             one.load(Account, [{"id": "new"}])
         assert contents(db) == contents(other)
         assert_same_outcomes(ask(db, 0), ask(other, 0))
+
+
+def test_without_offsets_the_batch_that_is_given_is_the_one_that_runs(tmp_path: Path) -> None:
+    with bank.open(tmp_path / "it") as db, bank.open() as other:
+        for one in (db, other):
+            one.load(Account, ACCOUNTS)
+        db.run_ahead(transfers(50), id=0, source="s")
+        assert_same_outcomes(db.run(transfers(10), id=0, source="s"), other.run(transfers(10), id=0))
+        assert contents(db) == contents(other)
+
+
+def test_a_batch_that_cannot_come_next_does_not_run_ahead(tmp_path: Path) -> None:
+    """It is passed over, or refused, and the database goes on."""
+    with bank.open(tmp_path / "it") as db, bank.open() as other:
+        for one in (db, other):
+            one.load(Account, ACCOUNTS)
+            ask(one, 0)
+        expect(db, 0, 0)  # committed already
+        for id, source, offsets, why in ((0, "s", "9", "anew"), (1, "t", "1", "query t"), (5, "s", "5", "waits")):
+            with pytest.raises(StateError, match=why):
+                db.run_ahead(transfers(90), id=id, source=source, offsets=offsets)
+        assert_same_outcomes(ask(db, 1), ask(other, 1))
+        assert contents(db) == contents(other)
 
 
 @pytest.mark.parametrize("log", ["input", None])

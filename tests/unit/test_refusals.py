@@ -585,3 +585,70 @@ def test_what_is_not_a_name_is_refused(name: str) -> None:
         app.table(type(name, (), {"__annotations__": {"id": int}, "id": ps.key()}))
     with pytest.raises(ps.DeclarationError, match="is not a name"):
         app.event(type("Paid", (), {"__annotations__": {"ts": int, name: int}, "ts": ps.order()}))
+
+
+@pytest.mark.parametrize("what", ["table", "event"])
+def test_a_name_that_is_too_long_for_a_file_is_refused(what: str) -> None:
+    """A table's files are NAME.arrow, held:NAME.arrow, NAME.list: a file's name has 255 bytes."""
+    app = ps.App("long")
+
+    def named(name: str) -> Any:
+        return type(name, (), {"__annotations__": {"x": int}, "x": ps.key() if what == "table" else ps.order()})
+
+    getattr(app, what)(named("A" * 200))
+    for name in ("B" * 201, "ä" * 101):
+        with pytest.raises(ps.DeclarationError, match=f"at most 200 bytes, not {len(name.encode())}; .* shorter"):
+            getattr(app, what)(named(name))
+
+
+def test_more_events_than_can_be_told_apart_are_refused() -> None:
+    app = ps.App("many")
+
+    def event(k: int) -> Any:
+        return app.event(type(f"Kind{k}", (), {"__annotations__": {"ts": int}, "ts": ps.order()}))
+
+    for k in range(127):
+        event(k)
+    with pytest.raises(ps.DeclarationError, match=r"'Kind127'.* has 127 events, .* one event with a field .* two apps"):
+        event(127)
+    assert len(app.program.events) == 127
+
+
+# -- strings with half a surrogate pair, which neither Arrow nor a file can hold -----------------
+
+SURROGATES = {
+    "a literal": in_transaction("ps.require(e.id != '\\ud800', 'no')  # <-"),
+    "a constant": "HALF = 'a\\udfff'\n" + in_transaction("Account[e.k].note = HALF  # <-"),
+    "a reason to abort": in_transaction("ps.abort('\\ud800')  # <-"),
+    "a reason to require": in_transaction("ps.require(e.b, '\\ud800')  # <-"),
+    "a returned field": in_transaction("return {'\\ud800': 1}  # <-"),
+    "a check": "ps.check('\\ud800')",
+    "a default": "@app.table\nclass T:\n    id: int = ps.key()\n    v: str = '\\ud800'",
+    "an app": "ps.App('\\ud800')",
+}
+
+
+@pytest.mark.parametrize("name", SURROGATES)
+def test_half_a_surrogate_pair_is_refused(tmp_path: Path, name: str) -> None:
+    refused(tmp_path, SURROGATES[name], ("half of a surrogate pair", "UTF-8"))
+
+
+# -- loops within loops --------------------------------------------------------------------------
+
+
+def nested(depth: int) -> str:
+    """Loops one in the other; the one that is too deep is marked."""
+    lines = [f"{'    ' * k}for i{k} in range(1):{'  # <-' if k == 15 else ''}" for k in range(depth)]
+    return "\n".join([*lines, "    " * depth + "Shelf.get('a').v += 1"])
+
+
+def test_loops_nested_deeper_than_python_can_are_refused(tmp_path: Path) -> None:
+    for depth in (16, 18):
+        refused(tmp_path, in_transaction(nested(depth)), ("transaction 't'", "loops nest 15 deep at most"))
+
+
+def test_loops_nested_as_deeply_as_may_be_run(tmp_path: Path) -> None:
+    module = declare(tmp_path, in_transaction(nested(15) + "\n" + nested(15)))
+    with module.app.open() as db:
+        db.run([module.E(ts=1, id="a")])
+        assert db.table("Shelf").to_pylist() == [{"id": "a", "v": 2}]

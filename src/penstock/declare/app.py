@@ -13,13 +13,25 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
-from penstock.declare.model import REQUIRED, CheckDef, Column, EventDef, Field, Program, TableDef, TransactionDef
+from penstock.declare.model import (
+    MAX_EVENTS,
+    REQUIRED,
+    CheckDef,
+    Column,
+    EventDef,
+    Field,
+    Program,
+    TableDef,
+    TransactionDef,
+)
 from penstock.declare.objects import EventType, Table
-from penstock.declare.types import Type, of_annotation, to_python
+from penstock.declare.types import NOT_TEXT, Type, is_text, of_annotation, to_python
 from penstock.errors import DeclarationError
 
 # Names that outcomes use themselves; a returned field cannot have one of them.
 OUTCOME_COLUMNS = ("transaction", "ts", "id", "status", "reason", "version")
+# Bytes of a table's or an event's name: with what is put around it, a file's name has 255 at most.
+MAX_NAME = 200
 
 
 class _Key:
@@ -50,6 +62,8 @@ def check(text: str) -> Callable[[Callable[..., Any]], Any]:
     """A condition that must hold for every record a transaction writes; `text` is the abort's reason."""
     if not isinstance(text, str) or not text:
         raise DeclarationError('ps.check needs the reason to abort with: @ps.check("insufficient funds")')
+    if not is_text(text):
+        raise DeclarationError(f"ps.check({text!r}): its reason {NOT_TEXT}")
 
     def mark(function: Callable[..., Any]) -> CheckDef:
         if not inspect.isfunction(function):
@@ -65,6 +79,8 @@ class Declarations:
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not name:
             raise DeclarationError('an app needs a name: ps.App("bank")')
+        if not is_text(name):
+            raise DeclarationError(f"ps.App({name!r}): its name {NOT_TEXT}")
         self.program = Program(name)
 
     def _add_table(self, cls: type) -> TableDef:
@@ -94,6 +110,11 @@ class Declarations:
     def _add_event(self, cls: type) -> EventDef:
         where = _where("event", cls)
         self._refuse_name(cls.__name__, where)
+        if len(self.program.events) == MAX_EVENTS:
+            raise DeclarationError(
+                f"{where} is one too many: app '{self.program.name}' has {MAX_EVENTS} events, and more cannot be told "
+                "apart; declare one event with a field that says which kind it is, or make two apps"
+            )
         _refuse_extras(cls, where, ())
         fields = []
         marks: dict[str, str] = {}
@@ -159,6 +180,11 @@ class Declarations:
 
     def _refuse_name(self, name: str, where: str) -> None:
         _refuse_odd(name, where)
+        if len(name.encode()) > MAX_NAME:
+            raise DeclarationError(
+                f"{where}: a name that files are named after has at most {MAX_NAME} bytes, not {len(name.encode())}; "
+                "choose a shorter one"
+            )
         # DuckDB's names ignore case, so Account and account would be one table there.
         taken = [t.name for t in self.program.tables] + [e.name for e in self.program.events]
         if name.lower() in {other.lower() for other in taken}:

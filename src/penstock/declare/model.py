@@ -20,6 +20,8 @@ import pyarrow as pa
 
 from penstock.declare.types import INT, Type
 
+# A batch keeps each event's kind in seven bits; the eighth says that it is late (execute/order.py).
+MAX_EVENTS = 127
 # Few different texts, many rows.
 TEXT = pa.dictionary(pa.int32(), pa.string())
 

@@ -109,9 +109,23 @@ def of_annotation(
     )
 
 
+NOT_TEXT = "has half of a surrogate pair, which no UTF-8 text can hold; write the whole character"
+
+
+def is_text(value: str) -> bool:
+    """Whether Arrow, and files, can hold it: Python's strings may have surrogates that stand alone."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def to_python(value: Any, type_: Type, *, where: str) -> Any:
     """A constant (a default) as the plain Python value that a column of this type holds."""
     kind = type_.kind
+    if kind == "str" and isinstance(value, str) and not is_text(value):
+        raise DeclarationError(f"{where}: {value!r} {NOT_TEXT}")
     try:
         if kind == "decimal":
             return _to_decimal(value, type_)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.declare.model import Program
+from penstock.declare.model import MAX_EVENTS, Program
 from penstock.execute.intake import Arrived
 from penstock.state.arrow import one_chunk, times
 from penstock.state.jit import kernel
@@ -37,7 +37,7 @@ class Ordered:
 
 _RADIX_BITS = 11
 # Added to the kind of an event that is late: no transaction has that kind, so the kernel passes over it.
-LATE = 128
+LATE = MAX_EVENTS + 1
 _NO_ROWS = np.zeros(0, np.int64)
 
 

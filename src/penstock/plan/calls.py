@@ -38,7 +38,7 @@ def _reason(lo: Lowering, node: ast.Call, found: ast.expr) -> str:
     text = found.value if isinstance(found, ast.Constant) else names.static(lo, found)
     if not isinstance(text, str) or not text:
         lo.body.refuse(node, "a reason is a constant string, so that outcomes can be counted by it")
-    return text + ""
+    return names.text(lo, text, node)
 
 
 def _arguments(lo: Lowering, node: ast.Call, *names: str) -> list[ast.expr]:

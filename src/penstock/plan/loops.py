@@ -29,11 +29,15 @@ if TYPE_CHECKING:
 # What is assumed of a carry while its loop's body is lowered: type, literal, loose.
 Shape = tuple[Type, Any, bool]
 Shapes = dict[str, list[Shape]]
+# Python nests 20 blocks, and generated source has some around a body.
+MAX_DEPTH = 15
 
 
 def lower(lo: Lowering, node: ast.For) -> None:
     if node.orelse:
         lo.body.refuse(node.orelse[0], "'else' on a loop cannot be compiled; set a name before 'break'")
+    if lo.depth == MAX_DEPTH:
+        lo.body.refuse(node, f"loops nest {MAX_DEPTH} deep at most; send one list of what these go through")
     code, args, items, step = calls.iterable(lo, node)
     head = Op(0, code, tuple(a.id for a in args), None, lo.path, node.lineno, const=step)
     changed = sorted(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
@@ -42,6 +46,7 @@ def lower(lo: Lowering, node: ast.For) -> None:
     # A carry's type is known only once the body is: a literal bends to what the body adds to it. So lower the
     # body until the assumed types hold; each round can only widen a literal, so this ends.
     assumed = {n: [_shape(v) for v in _flat(b)] for n, b in carried.items()}
+    lo.depth += 1
     while True:
         before, count, mark = (lo.env, lo.path, lo.left, lo.exits), lo.count, len(lo.ops)
         returns = {k: list(v) for k, v in lo.returns.items()}
@@ -53,6 +58,7 @@ def lower(lo: Lowering, node: ast.For) -> None:
         lo.count, lo.returns = count, returns
         del lo.ops[mark:]
         assumed = found.settled
+    lo.depth -= 1
     loop.finish(found)
 
 

@@ -22,7 +22,7 @@ from penstock.declare.body import Body
 from penstock.declare.model import EventDef, TableDef
 from penstock.declare.objects import Udf
 from penstock.declare.types import BOOL, Type
-from penstock.plan import calls, expressions, loops
+from penstock.plan import calls, expressions, loops, names
 from penstock.plan.ir import Op
 from penstock.plan.numbers import arithmetic
 from penstock.plan.values import Binding, Exit, Mismatch, RecordRef, Unassigned, Val, meet, unscaled
@@ -49,6 +49,7 @@ class Lowering:
     dead: bool = False
     left: bool = False
     exits: list[Exit] | None = None  # inside a loop
+    depth: int = 0  # of loops within loops
     count: int = 0
     returns: dict[str, list[tuple[Type, int]]] = field(default_factory=dict)  # field -> (type, line)
     udfs: dict[str, Udf] = field(default_factory=dict)
@@ -270,6 +271,7 @@ class Lowering:
                 self.body.refuse(key or value, "a returned field's name is a constant string")
             if not key.value:
                 self.body.refuse(key, "a returned field needs a name")
+            names.text(self, key.value, key)
             # Readers of the outcomes (SQL, Spark) do not tell upper case from lower.
             if key.value.lower() in OUTCOME_COLUMNS:
                 self.body.refuse(key, f"'{key.value}' is a column that every outcome has already; choose another name")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.declare import objects
 from penstock.declare.body import MISSING
-from penstock.declare.types import BOOL, FLOAT, INT, INT_MAX, INT_MIN, STR, Type, to_python
+from penstock.declare.types import BOOL, FLOAT, INT, INT_MAX, INT_MIN, NOT_TEXT, STR, Type, is_text, to_python
 from penstock.plan.values import Val, decimal_type, scale_of, unscaled
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def constant(lo: Lowering, found: Any, node: ast.AST) -> Val:
         case float():
             return lo.const(float(found), FLOAT)
         case str():
-            return lo.const(found + "", STR)  # the text itself: str() of an enum would give its name
+            return lo.const(text(lo, found, node), STR)
         case Decimal():
             return decimal_constant(lo, found, node)
         case datetime.datetime():
@@ -43,6 +43,14 @@ def constant(lo: Lowering, found: Any, node: ast.AST) -> Val:
                 node, "None is not a value here; a null field aborts when it is used, and Table.get(k) has defaults"
             )
     lo.body.refuse(node, f"a constant of type {type(found).__name__} cannot be compiled")
+
+
+def text(lo: Lowering, found: str, node: ast.AST) -> str:
+    """A constant string, as outcomes and tables can hold it."""
+    plain = found + ""  # the text itself: str() of an enum would give its name
+    if not is_text(plain):
+        lo.body.refuse(node, f"{plain!r} {NOT_TEXT}")
+    return plain
 
 
 def decimal_constant(lo: Lowering, found: Decimal, node: ast.AST) -> Val:

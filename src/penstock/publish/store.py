@@ -43,6 +43,7 @@ class Memory:
         self._app = program.name
         self._tables = Tables(program)
         self._outcomes: dict[int, pa.Table] = {}
+        self._last_id: int | None = None
         self.stream = Stream()
         self.version = 0
 
@@ -53,7 +54,13 @@ class Memory:
         pass
 
     def outcomes(self, id: int) -> pa.Table | None:
-        return self._outcomes.get(id)
+        if id in self._outcomes or self._last_id is None or id > self._last_id:
+            return self._outcomes.get(id)
+        raise StateError(
+            f"batch {id} is not retained any more: app '{self._app}' is in memory, has run batches up to "
+            f"{self._last_id}, and keeps the outcomes of the last {_KEPT_IN_MEMORY}; ids must increase; open it with a "
+            "path to keep more"
+        )
 
     def prepare(
         self, tables: Tables, arrived: list[Arrived], outcomes: pa.Table, stream: Stream, id: int | None
@@ -64,7 +71,7 @@ class Memory:
         outcomes, self.stream, id = prepared
         self.version += 1
         if id is not None:
-            self._outcomes[id] = outcomes
+            self._outcomes[id], self._last_id = outcomes, id
             while len(self._outcomes) > _KEPT_IN_MEMORY:
                 del self._outcomes[next(iter(self._outcomes))]
 
