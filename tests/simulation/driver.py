@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 
 from penstock.errors import StateError
 from penstock.publish.files import OutcomeFiles
-from penstock.publish.manifest import MANIFEST
 from simulation.app import Asked
 from simulation.oracle import OUTCOMES, PATH, outcome_files
 from simulation.session import Refused, outcomes
@@ -91,29 +90,10 @@ class Driver(Writer):
         return Asked(plan.batch(), id, SOURCE, f"plan {plan.plans}", plan.watermark)
 
     def _catch_up(self) -> None:
-        with self.session.refusing("catch up"):
-            try:
-                self._write_newest()
-            except StateError as error:
-                if not self._torn(error):
-                    raise
-                self._write_newest()
-
-    def _write_newest(self) -> None:
         db = self.session.db
         if db.source is not None:
-            self._files.write(db.outcomes(db.version))
-
-    def _torn(self, error: StateError) -> bool:
-        """A loss of power may keep the end of a line of the list and lose its middle: nobody can tell that from damage.
-        The remedy that is told must help."""
-        machine = self.oracle.machine
-        if f"{MANIFEST} is damaged" not in str(error) or not machine.counts.crashes["power"]:
-            return False
-        machine.note(f"removes {MANIFEST}, as told")
-        machine.files.unlink(OUTCOMES / MANIFEST)
-        self._files = OutcomeFiles(str(OUTCOMES), str(PATH), self.session.disk)
-        return True
+            with self.session.refusing("catch up"):
+                self._files.write(db.outcomes(db.version))
 
     def _go_on(self, id: int) -> None:
         planned = self.plan.planned
