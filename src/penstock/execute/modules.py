@@ -62,8 +62,8 @@ def numba_is_extended() -> bool:
 def _foreign(template: Any) -> bool:
     # numba's decorators make classes that are of "abc", and some of its own overloads from text, of no module.
     overload = getattr(template, "_overload_func", None)
-    of = {kind.__module__ for kind in template.__mro__} | {getattr(overload, "__module__", None)}
-    return any(module.split(".")[0] != "numba" for module in of - {"abc", "builtins", None})
+    of = {kind.__module__ for kind in template.__mro__} | {getattr(overload, "__module__", None) or "abc"}
+    return any(module.split(".")[0] != "numba" for module in of - {"abc", "builtins"})
 
 
 def _of_numba(value: Any) -> bool:
