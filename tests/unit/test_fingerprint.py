@@ -118,9 +118,16 @@ def test_what_numba_knows_is_whole_by_its_own_name(value: Any) -> None:
 
 
 def test_functions_that_call_each_other() -> None:
-    space: dict[str, Any] = {}
-    exec("def f(x): return g(x - 1) if x else 0\ndef g(x): return f(x)", space)
-    assert isinstance(space["f"], FunctionType) and fingerprint(space["f"]).whole
+    space: dict[str, Any] = {"nb": nb}
+    exec("@nb.njit\ndef f(x): return g(x - 1) if x else 0\n@nb.njit\ndef g(x): return f(x)", space)
+    assert isinstance(space["f"].py_func, FunctionType) and fingerprint(space["f"].py_func).whole
+
+
+def test_a_plain_function_is_not_whole_for_only_an_overload_makes_it_compile() -> None:
+    plain = made("def f(x): raise NotImplementedError")
+    assert not of("def f(x): return K(x)", K=plain).whole
+    assert not of("def f(x): return K(x)", K=nb.njit(made("def f(x): return G(x)", G=plain))).whole
+    assert not of("def f(x): return K.rate(x)", K=holding(rate=plain)).whole
 
 
 def test_it_is_the_same_in_every_process() -> None:
@@ -189,6 +196,80 @@ def test_udfs_that_differ_in_a_value_do_not_share_a_kernel(
     monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(tmp_path / "cache"))
     assert [multiplied(make(rate)) for rate in (3, 5)] == [30, 50]
     assert bool(list(tmp_path.glob("cache/*.code"))) == kept
+
+
+# What is registered with numba stays for the life of a process: so each in a process of its own.
+EXTENDED = """
+import os, sys
+import numba as nb
+from numba.core import types
+from numba.extending import overload, overload_attribute, overload_method
+import penstock as ps
+
+kind, rate, path, way = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
+by = (lambda x: x * 2) if rate == 2 else (lambda x: x * 3)
+def stub(x): raise NotImplementedError
+{"overload": overload(stub), "attribute": overload_attribute(types.Integer, "charged"),
+ "method": overload_method(types.Integer, "charge")}[kind](lambda x: by)
+
+@ps.udf
+def times(x):
+    return KIND
+
+app = ps.App("rates")
+
+@app.table
+class Total:
+    id: int = ps.key()
+    n: int = 0
+
+@app.event
+class Given:
+    ts: int = ps.order()
+    value: int
+
+@app.transaction
+def add(e: Given):
+    total = Total.get(1)
+    total.n += times(e.value)
+
+db = app.open(path or None, **({"log": "input"} if path else {}))
+db.run([Given(ts=1, value=10)])
+db.run([Given(ts=2, value=10)])
+print([row["n"] for row in db.table(Total).to_pylist()])
+if path and way != "close":
+    assert db.table(Total, db.version - 1)["n"][0].as_py() == db.table(Total)["n"][0].as_py() - rate * 10
+    assert db.history(Total, 1)["n"].to_pylist()[-1] == db.table(Total)["n"][0].as_py()
+    sys.stdout.flush()
+    os._exit(0)
+db.close()
+"""
+KINDS = {"overload": "stub(x)", "attribute": "x.charged", "method": "x.charge()"}
+
+
+def extended(at: Path, kind: str, rate: int, state: str = "", way: str = "close") -> subprocess.CompletedProcess[str]:
+    program = at / "program.py"
+    program.write_text(EXTENDED.replace("KIND", KINDS[kind], 1))
+    command = [sys.executable, str(program), kind, str(rate), state, way]
+    return subprocess.run(command, cwd=at, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_extends_numba_decides_no_answer_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(tmp_path / "cache"))
+    assert [extended(tmp_path, kind, rate).stdout for rate in (2, 3)] == ["[40]\n", "[60]\n"]
+
+
+def test_inputs_are_not_run_again_with_a_udf_that_no_process_can_compare(tmp_path: Path) -> None:
+    assert extended(tmp_path, "overload", 2, "closed").stdout == "[40]\n"
+    assert extended(tmp_path, "overload", 3, "closed").stdout == "[100]\n"  # a clean close leaves a snapshot
+    assert extended(tmp_path, "overload", 2, "killed", "kill").stdout == "[40]\n"
+    refused = extended(tmp_path, "overload", 3, "killed")
+    assert refused.returncode != 0
+    for word in ("StateError", "rates", "batch 1", "input", "udf", 'log="changes"'):
+        assert word in refused.stderr
 
 
 def test_a_value_that_changes_after_the_declaration_changes_neither_kernel_nor_fingerprint() -> None:

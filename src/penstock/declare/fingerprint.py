@@ -3,7 +3,8 @@
 numba takes globals and closed-over values for constants: a rate in an array, a module's attribute, an enum's value are
 in the machine code. So code that is kept, or shared, under a fingerprint is good only if each of them counts. A value
 whose content cannot be told (an object of a class of the user's, a list) makes a fingerprint that is not whole, and
-what is made from it must not outlive the udf.
+what is made from it must not outlive the udf. So does a plain function: numba calls one by an overload only, and that
+is found in numba, not in the function.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Fingerprint:
 
 def fingerprint(function: Callable[..., Any]) -> Fingerprint:
     walk = _Walk()
-    text = walk.value(function)
+    text = walk.function(function)
     return Fingerprint(hashlib.sha256(text.encode()).hexdigest()[:32], walk.whole)
 
 
@@ -59,7 +60,7 @@ class _Walk:
             case ModuleType():
                 return self._module(value, names)
             case FunctionType():
-                return self._function(value)
+                return self._plain(value)
             case type():
                 return self._type(value)
             case BuiltinFunctionType() if value.__self__ is None or isinstance(value.__self__, ModuleType):
@@ -69,7 +70,7 @@ class _Walk:
         if type(value) in _PLAIN:
             return f"{type(value).__name__} {value!r}"
         if _known(type(value)) and isinstance(getattr(value, "py_func", None), FunctionType):  # under @njit
-            return f"{_name(type(value))} {value.targetoptions} {self.value(value.py_func)}"
+            return f"{_name(type(value))} {value.targetoptions} {self.function(value.py_func)}"
         if type(value).__module__.startswith("numba.core.types."):  # numba.int64
             return f"{_name(type(value))} {value}"
         return f"known {_name(value)}" if _known(value) else self._unknown(value)
@@ -100,9 +101,14 @@ class _Walk:
         del self._begun[id(module)]  # the next who names it may ask for other names
         return f"module {module.__name__}({', '.join(held)})"
 
-    def _function(self, function: FunctionType) -> str:
+    def _plain(self, function: FunctionType) -> str:
         if _known(function):
             return f"known {_name(function)}"
+        self.whole = False
+        return f"plain {self.function(function)}"
+
+    def function(self, function: Any) -> str:
+        """One that numba compiles: a udf's own, or one under @njit."""
         if id(function) in self._begun:
             return f"again {self._begun[id(function)]}"
         self._begun[id(function)] = next(self._numbers)

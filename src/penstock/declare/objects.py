@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextvars
 import types
+import uuid
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
@@ -136,6 +137,7 @@ class Udf:
         self.__wrapped__ = function
         self._compiled: Any = None
         self._fingerprint: Fingerprint | None = None
+        self.token = uuid.uuid4().hex  # stands for what it compiles to where no fingerprint can
 
     def __reduce__(self) -> Any:
         return Udf, (self.function,)  # what it compiled to stays in this process

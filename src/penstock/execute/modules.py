@@ -20,7 +20,8 @@ from typing import Any
 import llvmlite
 import numba as nb
 import numpy as np
-from numba.core import config
+from numba.core import config, imputils
+from numba.core.typing import templates
 
 from penstock._version import __version__
 from penstock.execute import cache
@@ -43,6 +44,30 @@ def load_module(source: str, names: dict[str, Any], helpers: tuple[Any, ...], *,
     name = f"penstock_kernel_{made_from[:24]}" + ("" if whole else f"_{next(_unnamed)}")
     with _loading:  # a module that another thread is loading is not whole yet
         return sys.modules.get(name) or _execute(name, source, names, made_from if whole else None)
+
+
+def numba_is_extended() -> bool:
+    """Whether anybody but numba has registered overloads, attributes, methods or their code in this process.
+
+    They change what a udf compiles to, by the types in it and not by its names, so that no fingerprint sees them.
+    """
+    typing, lowering = templates.builtin_registry, imputils.builtin_registry
+    by_name = [t for _, kind in typing.globals for t in getattr(kind, "templates", ())]
+    several = [lowering.functions, lowering.getattrs, lowering.setattrs, lowering.casts, lowering.constants]
+    return any(map(_foreign, [*typing.functions, *typing.attributes, *by_name])) or any(
+        not _of_numba(entry[0]) for entries in several for entry in entries
+    )
+
+
+def _foreign(template: Any) -> bool:
+    # numba's decorators make classes that are of "abc", and some of its own overloads from text, of no module.
+    overload = getattr(template, "_overload_func", None)
+    of = {kind.__module__ for kind in template.__mro__} | {getattr(overload, "__module__", None) or "abc"}
+    return any(module.split(".")[0] != "numba" for module in of - {"abc", "builtins"})
+
+
+def _of_numba(value: Any) -> bool:
+    return str(getattr(value, "__module__", "")).split(".")[0] == "numba"
 
 
 def _execute(name: str, source: str, names: dict[str, Any], made_from: str | None) -> ModuleType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from copy import copy
 from dataclasses import dataclass
 from operator import itemgetter
@@ -18,7 +19,7 @@ from penstock.execute import kernels, steps
 from penstock.execute.codegen.layout import FULL_LOG, LOG_SIZE, Argument, table_arguments
 from penstock.execute.codegen.program import generate
 from penstock.execute.intake import Arrived
-from penstock.execute.modules import load_module
+from penstock.execute.modules import load_module, numba_is_extended
 from penstock.execute.order import Ordered
 from penstock.plan.ir import Plan
 from penstock.state import hashing, jit, prefetch, strings
@@ -59,6 +60,8 @@ class Kernel:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.source, self.layout = generate(plan)
+        self.whole = self._whole()  # whether its source tells all that it compiles to
+        self.fingerprint = self._fingerprint()
         self.function = self._compile()
         self._arguments = itemgetter(*self.layout.names)
         tables = range(len(plan.program.tables))
@@ -81,8 +84,17 @@ class Kernel:
 
     def module(self, source: str, helpers: tuple[Any, ...] = ()) -> Any:
         """A module generated from this plan; helpers: what it calls besides what every kernel does."""
-        whole = all(udf.fingerprint.whole for _, udf in self.plan.udfs)
-        return load_module(source, self._names(), (*_HELPERS, *helpers), whole=whole)
+        return load_module(source, self._names(), (*_HELPERS, *helpers), whole=self.whole and self._whole())
+
+    def _whole(self) -> bool:
+        udfs = [udf for _, udf in self.plan.udfs]
+        return not udfs or (all(udf.fingerprint.whole for udf in udfs) and not numba_is_extended())
+
+    def _fingerprint(self) -> str:
+        """The same for kernels that do the same. One that is not whole is like those of the same udfs, in this process,
+        and like no other."""
+        tokens = [] if self.whole else [udf.token for _, udf in self.plan.udfs]
+        return hashlib.sha256("\n".join([self.source, *tokens]).encode()).hexdigest()[:16]
 
     def _names(self) -> dict[str, Any]:
         """What generated source refers to and does not import: the udfs, and what one that fails gives."""

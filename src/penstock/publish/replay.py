@@ -57,10 +57,9 @@ def input_parts(arrived: list[Arrived]) -> dict[str, pa.Table]:
 class Replay:
     """Tables that follow a journal."""
 
-    def __init__(self, program: Program, kernel: Kernel, fingerprint: str) -> None:
+    def __init__(self, program: Program, kernel: Kernel) -> None:
         self.program = program
         self.kernel = kernel
-        self.fingerprint = fingerprint
         self.tables = Tables(program)
         self.stream = Stream()
         self.changes = 0
@@ -98,11 +97,14 @@ class Replay:
             self.tables.apply(name, written, deleted, version)
 
     def _execute(self, segment: Segment) -> None:
-        if segment.header["plan"] != self.fingerprint:
+        if segment.header["plan"] != self.kernel.fingerprint:
+            why, keep = "its transactions, or Penstock itself, have changed", ""
+            if not self.kernel.whole:
+                why = "its transactions may have changed, for a udf compiles from what no process after it can compare"
+                keep = '; keep such an app with log="changes"'
             raise StateError(
-                f"app '{self.program.name}': batch {segment.header['version']} was logged as input, and since then its "
-                "transactions, or Penstock itself, have changed; open it with the code that wrote it and close it, "
-                "which makes a snapshot"
+                f"app '{self.program.name}': batch {segment.header['version']} was logged as input, and since then "
+                f"{why}; open it with the code that wrote it and close it, which makes a snapshot{keep}"
             )
         tables = {n.removeprefix("event:"): t for n, t in segment.parts.items() if n.startswith("event:")}
         arrived = [

@@ -6,7 +6,6 @@ replay.py; how it gets to the disk is commit/'s business.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 from typing import Any
@@ -121,8 +120,6 @@ class Durable:
             raise StateError(f'log={log!r} is not a way to log; write log="changes" or log="input"')
         self._program, self._kernel, self._log = program, kernel, log
         self.stream = Stream()
-        # A log of inputs is worth only what its transactions are.
-        self._fingerprint = hashlib.sha256(kernel.source.encode()).hexdigest()[:16]
         self._journal = Journal.open(
             path,
             _identity(program),
@@ -246,11 +243,12 @@ class Durable:
             observe.publish(damage)
 
     def _plan(self) -> dict[str, Any]:
-        return {"plan": self._fingerprint}
+        # A log of inputs is worth only what its transactions are.
+        return {"plan": self._kernel.fingerprint}
 
     def _replay(self) -> Replay:
         # A kernel with logs of its own: the database's may be running in another thread.
-        return Replay(self._program, self._kernel.twin(), self._fingerprint)
+        return Replay(self._program, self._kernel.twin())
 
 
 def _outcomes(segment: Segment) -> pa.Table:
