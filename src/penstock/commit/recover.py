@@ -12,7 +12,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -32,11 +32,14 @@ HELD_FILES = 256
 
 T = TypeVar("T")
 
+# Whoever does not read them to the end closes it, and with it their files.
+Segments = Generator[Segment, None, None]
+
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
     snapshot: Snapshot | None
-    segments: Iterator[Segment]
+    segments: Segments
     scan: Scan
     # Snapshots that turned out to be damaged, and how.
     damaged: dict[int, StateError]
@@ -75,7 +78,7 @@ def recover(
         passed_over: dict[int, StateError] = {}
         base = _base(disk, seen, seen.oldest if oldest else upto, passed_over)
         seqs = list(_after(seen, base, upto, passed_over))
-        segments: Iterator[Segment]
+        segments: Segments
         if lazy:
             segments = (read_segment(disk, segment_path(path, seq), skip=skip) for seq in seqs)
         else:
@@ -87,7 +90,7 @@ def recover(
 
 def held_segments(
     disk: Disk, path: Path, seqs: Sequence[int], skip: Collection[str] = (), known: Scan | None = None
-) -> Iterator[Segment]:
+) -> Segments:
     """The segments one after the other; what is pruned from now on stays readable."""
     if len(seqs) <= HELD_FILES:
         return read_in_turn(open_segments(disk, path, seqs, known=known), skip=skip)
@@ -97,7 +100,7 @@ def held_segments(
         for file in open_segments(disk, path, [seq], before, known):
             before = file.contents.hash
             read += read_in_turn([file], skip=skip)
-    return iter(read)
+    return (segment for segment in read)
 
 
 def open_segments(
@@ -127,7 +130,7 @@ def open_segments(
 
 def read_in_turn(
     files: Sequence[SegmentFile], only: Collection[str] | None = None, skip: Collection[str] = ()
-) -> Iterator[Segment]:
+) -> Segments:
     try:
         for file in files:
             with file:

@@ -23,6 +23,7 @@ import os
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,7 +34,7 @@ import pyarrow.compute as pc
 
 from penstock.commit import Disk, Segment
 from penstock.commit.identity import read_identity
-from penstock.commit.recover import HELD_FILES, Recovery, look, open_segments, read_in_turn, recover
+from penstock.commit.recover import HELD_FILES, Recovery, Segments, look, open_segments, read_in_turn, recover
 from penstock.commit.scan import Scan, entry_of, newest_at_first_look, origin_of
 from penstock.declare.model import Column, TableDef
 from penstock.declare.types import Type
@@ -172,8 +173,9 @@ class Directory:
         found = [schema.empty_table()]
         if recovery.snapshot is not None:
             found.append(_feed(_matching(recovery.snapshot.tables[name], where), recovery.base_version, "kept", schema))
-        for segment in recovery.segments:
-            found += self._feed_of(segment, table, where, schema)
+        with closing(recovery.segments) as segments:
+            for segment in segments:
+                found += self._feed_of(segment, table, where, schema)
         return pa.concat_tables(found)
 
     def _recover(self, version: int | None, names: Collection[str]) -> Recovery:
@@ -191,11 +193,12 @@ class Directory:
         base = recovery.snapshot.tables if recovery.snapshot else {t.name: t.arrow().empty_table() for t in tables}
         pieces = {table.name: [_matching(base[table.name], where)] for table in tables}
         gone = {table.name: [False] for table in tables}
-        for segment in recovery.segments:
-            for table in tables:
-                for change, rows in self._changes(segment, table, "its tables cannot be read without the app"):
-                    pieces[table.name].append(_matching(rows, where))
-                    gone[table.name].append(change == "deleted")
+        with closing(recovery.segments) as segments:
+            for segment in segments:
+                for table in tables:
+                    for change, rows in self._changes(segment, table, "its tables cannot be read without the app"):
+                        pieces[table.name].append(_matching(rows, where))
+                        gone[table.name].append(change == "deleted")
         return {table.name: _last_written(table, pieces[table.name], gone[table.name]) for table in tables}
 
     # -- the feed ---------------------------------------------------------------------------
@@ -223,8 +226,10 @@ class Directory:
     def changes_between(self, name: str, after: int, upto: int, where: Where | None = None) -> Iterator[pa.Table]:
         """The changes of the commits after one, up to another; one table a kind of change."""
         table, schema = self.definition(name), self.changes_schema(name)
-        for segment in self._commits(after, upto, [f"{part}:{name}" for part in ("written", "deleted", "load")]):
-            yield from self._feed_of(segment, table, where, schema)
+        parts = [f"{part}:{name}" for part in ("written", "deleted", "load")]
+        with closing(self._commits(after, upto, parts)) as segments:
+            for segment in segments:
+                yield from self._feed_of(segment, table, where, schema)
 
     def _feed_of(self, segment: Segment, table: TableDef, where: Where | None, schema: pa.Schema) -> Iterator[pa.Table]:
         for change, rows in self._changes(segment, table, 'it has no feed of changes; open it with log="changes"'):
@@ -283,7 +288,7 @@ class Directory:
             if rows is not None and rows.num_rows:
                 yield change, rows
 
-    def _commits(self, after: int, upto: int, only: Collection[str]) -> Iterator[Segment]:
+    def _commits(self, after: int, upto: int, only: Collection[str]) -> Segments:
         """The segments after one, up to another: many are opened at a time, as no more may be open."""
         before: str | None = None
         for start in range(after + 1, upto + 1, HELD_FILES):

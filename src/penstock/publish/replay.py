@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,9 +78,10 @@ class Replay:
                 # Which batch last wrote a record is not kept in snapshots: it was this version or earlier.
                 self.tables[table.name].put(rows, self.tables.strings, recovery.snapshot.header["version"])
         yield None
-        for segment in recovery.segments:
-            self.apply(segment)
-            yield segment
+        with closing(recovery.segments) as segments:
+            for segment in segments:
+                self.apply(segment)
+                yield segment
 
     def apply(self, segment: Segment) -> None:
         version, parts = segment.header["version"], segment.parts

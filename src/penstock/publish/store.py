@@ -118,6 +118,11 @@ class Durable:
         check_hours(scrub)
         if log not in LOGS:
             raise StateError(f'log={log!r} is not a way to log; write log="changes" or log="input"')
+        if log == "input" and not kernel.whole:
+            raise StateError(
+                f"app '{program.name}' cannot log its input: it has a udf whose code cannot be compared with that of a "
+                'later process, which would have to run the input again; open it with log="changes"'
+            )
         self._program, self._kernel, self._log = program, kernel, log
         self.stream = Stream()
         self._journal = Journal.open(
