@@ -125,7 +125,8 @@ class Database:
                     prepared = ready if isinstance(ready, Prepared) else self._execute(ready, policy)
                     self._commit(prepared)
                 self._store.snapshot_if_due(self._tables)
-        observe.publish(prepared.report)
+        with committing(version, True):
+            observe.publish(prepared.report)
         return prepared.outcomes
 
     def run_ahead(

@@ -14,6 +14,7 @@ from failing_memory import call_in
 from faulty import Failing
 
 from penstock.commit.lock import WriterLock
+from penstock.commit.scrub import Scrub
 from penstock.engine import Database
 from penstock.errors import StateError
 from penstock.publish.gate import Gate
@@ -220,6 +221,21 @@ def test_a_table_has_room_in_all_arrays_or_in_none() -> None:
     with call_in(TableState.reserve, '"dirty"', MemoryError).watching(), pytest.raises(MemoryError):
         table.reserve(5000)
     assert {table.capacity, table.stored.shape[1], *(c.size for c in table.columns), table.flags.size} == {1024}
+
+
+def test_a_batch_whose_report_is_interrupted_is_committed(filled: Any) -> None:
+    with call_in(Database.run, "observe.publish", MemoryError).watching(), pytest.raises(MemoryError) as raised:
+        run(filled, "changes", 0)
+    assert (raised.value.committed, raised.value.version) == (True, 1)  # type: ignore[attr-defined]
+    assert_same_outcomes(run(filled, "changes", 0), prefixes("changes").outcomes[0])
+
+
+def test_a_scrub_that_cannot_be_stopped_leaves_no_lock(path: Path) -> None:
+    with nothing_left():
+        db = open_db(path, "changes")
+        with call_in(Scrub.stop, "set()", MemoryError).watching(), pytest.raises(MemoryError):
+            db.close()
+    open_db(path, "changes").close()
 
 
 def test_an_interrupted_writer_does_not_keep_others_out(filled: Any) -> None:

@@ -228,8 +228,8 @@ class Durable:
 
     def close(self, tables: Tables | None) -> None:
         """tables: as they are, or None where they cannot be trusted."""
-        self._scrub.stop()
         try:
+            self._scrub.stop()
             # So that transactions which have changed since can open a log of inputs.
             if self._log == "input" and tables is not None and self._journal.batches_since_snapshot:
                 self._snapshot(tables, wait=True)
