@@ -12,6 +12,7 @@ import pytest
 import penstock as ps
 from penstock import DeclarationError
 from penstock.execute.codegen import generate, subroutines
+from penstock.execute.codegen.pieces import cuts
 from penstock.testing import check
 
 HEAD = """
@@ -196,13 +197,14 @@ def is_cut(module: Any) -> bool:
 SHAPES = {
     "120 elif": (branches(120, chain=True), 120),
     "120 ifs": (branches(120, chain=False), 120),
-    "150 writes and 150 fields": (wide(150), 30),
+    "50 writes and 50 fields": (wide(50), 30),
     "60 columns": (columns(60), 30),
     "40 deep": (nested(40), 40),
     "a sum of 500": (long_sum(500), 30),
-    "an and of 60": (long_and(30), 30),
+    "an and of 160": (long_and(80), 80),
     "60 elif in a loop": (in_loop(60), 60),
 }
+LARGER = SHAPES | {"150 writes and 150 fields": (wide(150), 30)}
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -214,36 +216,43 @@ def test_a_large_body_equals_the_reference(app: Any, name: str) -> None:
 
 
 def test_many_transactions(app: Any) -> None:
-    module = app(many(60))
+    module = app(many(30))
     assert is_cut(module)
     rows = [{"id": name, "balance": 500} for name in "ab"]
-    batch = [getattr(module, f"Go{n % 60}")(ts=n, src="abx"[n % 3], amount=n % 11) for n in range(240)]
+    batch = [getattr(module, f"Go{n % 30}")(ts=n, src="abx"[n % 3], amount=n % 11) for n in range(240)]
     check(module.app, load={"Account": rows}, batches=[batch], policy=ps.Policy.serial())
 
 
-PARALLEL = (ps.Policy(threads=2), ps.Policy.locking("lal", 2))
-
-
 def test_a_large_body_in_parallel(app: Any) -> None:
-    law(app(branches(40, chain=True)), 40, PARALLEL)
+    law(app(branches(24, chain=True)), 24, (ps.Policy(threads=2),))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", SHAPES)
-def test_large_bodies_in_parallel(app: Any, name: str) -> None:
-    source, count = SHAPES[name]
-    law(app(source), count, PARALLEL)
+@pytest.mark.parametrize("name", LARGER)
+def test_large_bodies_under_every_scheme(app: Any, name: str) -> None:
+    source, count = LARGER[name]
+    law(app(source), count, (ps.Policy.serial(), ps.Policy(threads=2), ps.Policy.locking("lal", 2)))
 
 
 # -- how it is cut ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", [in_loop(6), branches(9, chain=True)], ids=["loop", "elif"])
-def test_wherever_it_is_cut(app: Any, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut where a few lines are together."""
     monkeypatch.setattr(subroutines, "LONG", 0)
-    monkeypatch.setattr(subroutines, "PART", 5)
-    module = app(source)
-    law(module, 9, (ps.Policy.serial(), ps.Policy(threads=2), ps.Policy(unit="operation", threads=2)))
+    monkeypatch.setattr(subroutines, "PART", 16)
+
+
+def test_a_loop_that_is_cut_everywhere(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    everywhere(monkeypatch)
+    law(app(in_loop(4)), 9)
+
+
+def test_pieces_that_are_cut_everywhere(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    everywhere(monkeypatch)
+    module = app(branches(4, chain=True))
+    assert cuts(module.app.plan)
+    law(module, 9, (ps.Policy(unit="operation", threads=2),))
 
 
 def test_a_short_body_is_not_cut(app: Any) -> None:
