@@ -260,8 +260,8 @@ def test_what_is_lost_is_told(copy: Callable[[], Path]) -> None:
     (broken / "log" / "000000000020.seg").write_bytes(b"")
     (finding,) = checked(broken).damage
     assert finding.remedy == (
-        "restore it from a backup: until then nothing can be read; or give up what it held, and move it and head away: "
-        "that leaves versions 9 to 15, and a stream needs a checkpoint of that time"
+        "restore it from a backup: until then nothing can be read; or give up what it held: move it, head and the "
+        "snapshots that stand on it away, which leaves versions 9 to 15, and a stream needs a checkpoint of that time"
     )
     (broken / "log" / "000000000020.seg").unlink()
     (broken / "head").unlink()
