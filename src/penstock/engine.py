@@ -26,7 +26,7 @@ from penstock import observe
 from penstock.commit import Finding
 from penstock.declare.model import TableDef
 from penstock.declare.objects import Table
-from penstock.errors import InputError, StateError, committing
+from penstock.errors import InputError, StateError, committing, tell_committed
 from penstock.execute import intake
 from penstock.execute.asked import Asked
 from penstock.execute.intake import Arrived
@@ -125,8 +125,11 @@ class Database:
                     prepared = ready if isinstance(ready, Prepared) else self._execute(ready, policy)
                     self._commit(prepared)
                 self._store.snapshot_if_due(self._tables)
-        with committing(version, True):
+        try:
             observe.publish(prepared.report)
+        except BaseException as error:  # Ctrl-C: what subscribers raise goes no further
+            tell_committed(error, version, True)
+            raise
         return prepared.outcomes
 
     def run_ahead(
@@ -163,9 +166,12 @@ class Database:
                 )
             with self._gate.whole():
                 self._store.load(definition, found)
-                with committing(self.version, True, "load"):
+                try:
                     state.put(found, self._tables.strings, self.version)
                     self._view = None
+                except BaseException as error:
+                    tell_committed(error, self.version, True, "load")
+                    raise
 
     # -- reading ----------------------------------------------------------------------------
 

@@ -46,20 +46,22 @@ def committing(version: int, durable: bool | Callable[[], bool] | None, what: st
     try:
         yield
     except BaseException as error:
-        if callable(durable):
-            durable = durable()
-            if not durable:
-                raise
-        if "committed" not in vars(error):  # Else whoever was nearer has said so.
-            makes = what != "load"
-            error.committed, error.version = durable, version if makes else None  # type: ignore[attr-defined]
-            it = f"batch of version {version}" if makes else "load"
-            look = "look" if makes else "look whether its rows are there"
-            whether = (
-                "is committed all the same" if durable else f"may be committed: open the directory again, and {look}"
-            )
-            error.add_note(f"the {it} {whether}")
+        durable = durable() if callable(durable) else durable
+        if durable is not False:
+            tell_committed(error, version, durable, what)
         raise
+
+
+def tell_committed(error: BaseException, version: int, durable: bool | None, what: str = "batch") -> None:
+    """The error says what became of the batch, unless whoever was nearer has said so."""
+    if "committed" in vars(error):
+        return
+    makes = what != "load"
+    error.committed, error.version = durable, version if makes else None  # type: ignore[attr-defined]
+    it = f"batch of version {version}" if makes else "load"
+    look = "look" if makes else "look whether its rows are there"
+    whether = "is committed all the same" if durable else f"may be committed: open the directory again, and {look}"
+    error.add_note(f"the {it} {whether}")
 
 
 class Aborted(Exception):

@@ -5,6 +5,7 @@ Kills and damages have tests of their own.
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
@@ -18,7 +19,8 @@ SHARE = 0.025
 
 
 def run(sweep: Sweep, share: float) -> None:
-    seed = random.SystemRandom().randrange(2**32)
+    # There a red run should speak of the change, not of the draw.
+    seed = 11 if os.environ.get("CI") else random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     with sweep.cases() as (cases, attempt):
         # A trace sees every call of these, a disk every operation: fewer would mean that it missed most.

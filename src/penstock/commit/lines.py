@@ -10,9 +10,9 @@ another list are all found at that line.
 
 Invariants:
 - What was added is durable, with all before it, when `append` returns.
-- A file appears with its header, and a line's newline is written once the line is synced. So a last line without a
-  newline is whole, if its checksum holds, or was torn by a crash before anybody was told of it: then it is dropped, and
-  cut off by the next append. Anything else that does not hold is damage: a StateError that names file and line.
+- A line's newline is written once the line is synced. So a last line without a newline is whole, if its checksum holds,
+  or was torn by a crash before anybody was told of it: then it is dropped, and cut off by the next append. Anything
+  else that does not hold is damage: a StateError that names file and line.
 - One process appends at a time; any may read meanwhile.
 - What was verified is not read again as long as the file only grows, so that a look at a long list costs what is new.
 """
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -94,18 +93,11 @@ class ChainedLines:
 
     def _open(self) -> tuple[int, bool]:
         """The file, to be written, and whether it is new."""
-        new = not self._disk.exists(self.path)
-        if new:
+        if not self._disk.exists(self.path):
             self._disk.ensure_dir(self.path.parent)
-            making = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
-            header, _ = _encode(self._first(), 0)
-            try:
-                self._disk.write_new(making, [memoryview(header + b"\n")], self._mode)
-                with suppress(FileExistsError):  # Another process was first.
-                    self._disk.link(making, self.path)
-            finally:
-                self._disk.unlink_if_there(making)
-        return self._disk.touch(self.path), new
+            with suppress(FileExistsError):  # Another process was first.
+                return self._disk.create(self.path), True
+        return self._disk.touch(self.path), False
 
     def create(self, lines: Sequence[Any]) -> None:
         """The whole list at once: it is there with all of them, or not at all."""
@@ -118,9 +110,12 @@ class ChainedLines:
     def _extend(self, fd: int, lines: Sequence[Any]) -> None:
         if self._disk.size(fd) > self._end:
             self._disk.truncate(fd, self._end, self.path)
-        if not self.header:  # The file was there, and was empty, or had no whole line.
+        if not self.header:
+            if self._mode != PRIVATE:
+                self._disk.chmod(fd, self._mode, self.path)
             header, self._crc = _encode(self._first(), 0)
             self._disk.write_at(fd, header, 0, self.path)
+            self._disk.fsync(fd, self.path)
             self._end, self._ended = len(header), False
         if not self._ended:
             self._disk.write_at(fd, b"\n", self._end, self.path)
