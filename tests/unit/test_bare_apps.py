@@ -136,7 +136,7 @@ def test_an_app_without_tables_is_durable(tmp_path: Path, log: str) -> None:
     with bare.open(tmp_path / "state", log=log) as db:
         assert db.version == 1
         assert db.run(QUESTIONS[0], id=0).equals(first)
-        assert db.run(QUESTIONS[2], watermark=1).num_rows == 0
+        assert db.run([Ask(ts=9, x=5, xs=[1])], watermark=1).num_rows == 0
         assert db.held == 1
         assert db.view(1).tables == {}
 
