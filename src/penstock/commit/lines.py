@@ -53,7 +53,7 @@ class ChainedLines:
         self._lines: list[Any] = []
         self._mark: tuple[int, int, int] | None = None  # inode, size and time of the file as it was last looked at
         self._end = self._crc = self._count = 0  # of what has been verified: bytes, checksum, lines
-        self._ended = True  # whether the last line that was verified has its newline
+        self._ended, self._last = True, b""  # whether the last line that was verified has its newline; it, if not
 
     def read(self) -> list[Any]:
         """All lines, not to be changed by the caller; none where there is no file. Later looks add to the same list,
@@ -114,10 +114,11 @@ class ChainedLines:
             if self._mode != PRIVATE:
                 self._disk.chmod(fd, self._mode, self.path)
             header, self._crc = _encode(self._first(), 0)
-            self._disk.write_at(fd, header, 0, self.path)
-            self._disk.fsync(fd, self.path)
-            self._end, self._ended = len(header), False
+            self._end, self._ended, self._last = len(header), False, header
         if not self._ended:
+            # Written again: where its sync failed, it can be read and is lost all the same.
+            self._disk.write_at(fd, self._last, self._end - len(self._last), self.path)
+            self._disk.fsync(fd, self.path)
             self._disk.write_at(fd, b"\n", self._end, self.path)
             self._end, self._ended = self._end + 1, True
         if lines:
@@ -193,7 +194,7 @@ class ChainedLines:
                 self._end += 1
             if last and _value(last, self._crc) is not None:
                 self._take(last)
-                self._ended = False
+                self._ended, self._last = False, last
             elif last and last[-1] and _value(last[:-1], self._crc) is not None:
                 raise ValueError("the byte that ends it is another")
         except ValueError as error:
