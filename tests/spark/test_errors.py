@@ -356,7 +356,7 @@ def test_a_list_of_files_that_cannot_be_written(spark: Any, tmp_path: Path) -> N
     (state / "sources" / "Transfer.list").symlink_to(tmp_path / "gone" / "list")
     fails(
         bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW),
-        r"StateError: cannot write .*/sources/Transfer.list: too many levels of symbolic links; mend that",
+        r"StateError: cannot open .*/sources/Transfer.list: too many levels of symbolic links; a symbolic link is",
     )
 
 
