@@ -58,6 +58,14 @@ def read_identity(disk: Disk, path: Path, *names: str) -> dict[str, Any]:
     return content
 
 
+def need_identity(disk: Disk, path: Path, *names: str) -> dict[str, Any]:
+    """The same for who needs one: a StateError where there is none."""
+    try:
+        return read_identity(disk, path, *names)
+    except FileNotFoundError as error:
+        raise StateError(f"{path} is not a state directory: it has no penstock.json; name one that has") from error
+
+
 def write_identity(disk: Disk, path: Path, identity: dict[str, Any], log: str, origin: Origin) -> None:
     disk.fsync_dir(path.parent)  # Whoever made the directory may not have lived to do it.
     disk.ensure_dir(path / LOG)

@@ -40,6 +40,7 @@ from penstock.commit.identity import (
     Origin,
     check_identity,
     check_new,
+    need_identity,
     read_identity,
     write_identity,
     write_origin,
@@ -144,10 +145,7 @@ class Journal:
     def read_only(cls, path: str | os.PathLike[str], *, disk: Disk | None = None) -> Journal:
         """A reader beside whatever writer there is: takes no lock and writes nothing."""
         path, disk = Path(path).absolute(), disk or Disk()
-        try:
-            identity = read_identity(disk, path)
-        except FileNotFoundError as error:
-            raise StateError(f"{path} is not a state directory: it has no penstock.json; name one that has") from error
+        identity = need_identity(disk, path)
         return look(disk, path, lambda found: cls(path, disk, identity, found))
 
     def commit(self, header: dict[str, Any], parts: dict[str, pa.Table]) -> None:

@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.commit import Disk, Segment
-from penstock.commit.identity import read_identity
+from penstock.commit.identity import need_identity
 from penstock.commit.recover import HELD_FILES, Recovery, Segments, look, open_segments, read_in_turn, recover
 from penstock.commit.scan import Scan, entry_of, newest_at_first_look, origin_of
 from penstock.declare.model import Column, TableDef
@@ -65,12 +65,7 @@ class Directory:
         self.path, self._disk = Path(path).absolute(), disk or Disk()
         if not self._disk.exists(self.path):
             raise StateError(f"there is no directory {self.path}; name the state directory of an app")
-        try:
-            identity = read_identity(self._disk, self.path, "app", "tables")
-        except FileNotFoundError as error:
-            raise StateError(
-                f"{self.path} is not a state directory: it has no penstock.json; name one that has"
-            ) from error
+        identity = need_identity(self._disk, self.path, "app", "tables")
         self.app: str = identity["app"]
         self.tables = {name: self._definition(name, columns) for name, columns in identity["tables"].items()}
 
