@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from test_belonging import Tick, app
-from test_check import IDENTITY, fill, table
+from test_check_of_damage import IDENTITY, fill, table
 
 from penstock import observe
 from penstock.commit import Disk, Finding, Journal, Scrub
