@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,15 @@ from failing_disk import nothing_left, refused
 from failing_memory import call_in
 from faulty import Failing
 
+from penstock.commit import Disk
+from penstock.commit.check import check as check_directory
 from penstock.commit.lock import WriterLock
 from penstock.commit.scrub import Scrub
 from penstock.engine import Database
 from penstock.errors import StateError
 from penstock.publish.gate import Gate
 from penstock.publish.reading import Directory
+from penstock.publish.store import Durable
 from penstock.state.strings import Strings
 from penstock.state.table import TableState
 from penstock.state.tables import Tables
@@ -52,6 +56,16 @@ def filled(path: Path) -> Iterator[Any]:
     with open_db(path, "changes") as db:
         db.load(Account, ROWS)
         yield db
+
+
+@pytest.fixture
+def without_gc() -> Iterator[None]:
+    """What goes, goes because nothing refers to it."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 # -- a disk that fails ------------------------------------------------------------------------------
@@ -132,6 +146,16 @@ def test_where_no_thread_is_to_be_had_a_snapshot_is_made_all_the_same(path: Path
     check(path, "changes", 9)
 
 
+def test_a_snapshot_whose_removal_was_cut_short_is_no_damage(path: Path) -> None:
+    with pytest.raises(StateError, match="cannot remove"):
+        job(path, "changes", lambda k: None, At("remove", part=".removed"))
+    assert list((path / "snapshots").glob("*.removed"))
+    report = check_directory(Disk(), path)
+    assert not report.damage, report.damage
+    open_db(path, "changes").close()
+    assert not list((path / "snapshots").glob("*.removed"))
+
+
 def test_errors_that_are_kept_hold_no_files_open(path: Path) -> None:
     job(path, "input", lambda k: None)
     newest = max((path / "snapshots").iterdir()).name
@@ -195,6 +219,12 @@ def test_no_memory_while_a_directory_is_opened_leaves_it_unlocked(path: Path) ->
         with nothing_left(), call_in(function, text, MemoryError).watching(), pytest.raises(MemoryError):
             open_db(path, "changes")
     open_db(path, "changes").close()
+
+
+def test_a_store_that_nobody_got_to_keep_gives_up_its_lock(path: Path, without_gc: None) -> None:
+    with bank.open() as memory:
+        Durable(memory.program, memory._kernel, path)  # Ctrl-C came before it was kept.
+    Durable(memory.program, memory._kernel, path).close(None)
 
 
 def test_strings_keep_their_numbers_where_nobody_hears_of_new_ones() -> None:

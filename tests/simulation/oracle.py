@@ -133,7 +133,7 @@ class Oracle:
         self.machine.note(f"  commit {seq} has happened: {asked}")
 
     def _renamed(self, path: Path) -> None:
-        if path.parent == PATH / "snapshots":
+        if path.parent == PATH / "snapshots" and path.name.isdecimal():
             self.snapshots.add(int(path.name))
 
     def _removed(self, path: Path) -> None:

@@ -15,6 +15,7 @@ from penstock.commit.findings import Finding, problem_of
 from penstock.commit.identity import BESIDE, DRAINED, IDENTITY, LOG, SNAPSHOTS, UNFINISHED
 from penstock.commit.lock import LOCK, OWNER, writer_tag
 from penstock.commit.scan import HEAD, Head, head_bytes, read_head
+from penstock.commit.snapshot import REMOVED
 from penstock.commit.verify import snapshot_files
 from penstock.errors import StateError
 
@@ -41,6 +42,10 @@ def leftovers(disk: Disk, path: Path) -> Iterator[Finding]:
             if re.fullmatch(r"\d{12}\.[0-9a-f]{8}\.open", name):
                 if not tag or f".{tag}." not in name:
                     yield Finding(f"{folder}/{name}", True, _DEAD, "it never happened: the next writer removes it")
+            elif folder == SNAPSHOTS and re.fullmatch(whole + re.escape(REMOVED), name):
+                yield Finding(
+                    f"{folder}/{name}", True, "was being removed", "the writer, or the next one, goes on with it"
+                )
             elif not re.fullmatch(whole, name):
                 yield _unknown(f"{folder}/{name}")
             elif folder == SNAPSHOTS:

@@ -20,7 +20,7 @@ from pathlib import Path
 from penstock.commit.disk import Disk
 from penstock.commit.identity import LOG, SNAPSHOTS
 from penstock.commit.scan import names_in, numbers, segment_path, snapshot_path
-from penstock.commit.snapshot import remove_snapshot
+from penstock.commit.snapshot import REMOVED, remove_folder, remove_snapshot
 
 
 def oldest_kept(versions: dict[int, int], version: int, retain: int) -> int:
@@ -33,21 +33,19 @@ def oldest_kept(versions: dict[int, int], version: int, retain: int) -> int:
 
 
 def prune(disk: Disk, path: Path, keep: int) -> None:
-    old = [seq for seq in numbers(disk, path / SNAPSHOTS) if seq < keep]
-    for seq in old:
-        remove_snapshot(disk, snapshot_path(path, seq))
-    if old:
-        disk.fsync_dir(path / SNAPSHOTS)
+    for seq in numbers(disk, path / SNAPSHOTS):
+        if seq < keep:
+            remove_snapshot(disk, snapshot_path(path, seq))
     for seq in numbers(disk, path / LOG, ".seg"):
         if seq <= keep:
             disk.unlink_if_there(segment_path(path, seq))
 
 
 def remove_unfinished(disk: Disk, path: Path) -> None:
-    """What a writer that died was about to make: it was never visible. For the next writer only."""
+    """What a writer that died was about to make, which was never visible, or to remove. For the next writer only."""
     for name in names_in(disk, path / LOG):
         if name.endswith(".open"):
             disk.unlink_if_there(path / LOG / name)  # A writer that was fenced may be clearing it away itself.
     for name in names_in(disk, path / SNAPSHOTS):
-        if name.endswith(".open"):
-            remove_snapshot(disk, path / SNAPSHOTS / name)
+        if name.endswith((".open", REMOVED)):
+            remove_folder(disk, path / SNAPSHOTS / name)

@@ -103,7 +103,8 @@ class Scan:
     @property
     def seen(self) -> tuple[object, ...]:
         """What a second look is compared by."""
-        return tuple(sorted(self.segments)), tuple(sorted(self.snapshots)), self.head, self.origin
+        snapshots = tuple(sorted(self.snapshots)), tuple(sorted(self.sound))
+        return tuple(sorted(self.segments)), snapshots, self.head, self.origin
 
 
 def segment_path(path: Path, seq: int) -> Path:

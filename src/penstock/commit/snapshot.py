@@ -62,6 +62,10 @@ class Manifest:
         return sum(file["size"] for file in self.files.values())
 
 
+# Behind the name of a snapshot that is being removed.
+REMOVED = ".removed"
+
+
 def snapshot_name(seq: int) -> str:
     return f"{seq:012d}"
 
@@ -80,7 +84,7 @@ def write_snapshot(disk: Disk, root: Path, snapshot: Snapshot, tag: str, verify:
         raise StateError(f"fenced: another writer was at {making}; nothing more is written") from error
     except BaseException:
         with suppress(OSError, StateError):  # The next writer does it otherwise; but a full disk needs it now.
-            remove_snapshot(disk, making)
+            remove_folder(disk, making)
         raise
     disk.fsync_dir(root)
     return manifest
@@ -132,24 +136,26 @@ def verify_table(disk: Disk, path: Path, file: dict[str, int], told: Callable[[i
 
 
 def remove_snapshot(disk: Disk, path: Path) -> None:
-    try:
-        names = disk.listdir(path)
-    except FileNotFoundError:
-        return
+    """It loses its name first: no reader finds half of one, and what a crash leaves is told from damage by its name."""
+    removed = path.with_name(path.name + REMOVED)
+    remove_folder(disk, removed)  # Left by a removal that was cut short.
     with _beside_another():
-        if MANIFEST in names:
-            names.remove(MANIFEST)
-            disk.unlink_if_there(path / MANIFEST)
-            disk.fsync_dir(path)
-        for name in names:
+        disk.rename(path, removed)
+        disk.fsync_dir(path.parent)
+    remove_folder(disk, removed)
+
+
+def remove_folder(disk: Disk, path: Path) -> None:
+    """One that is no snapshot: it was being made, or removed."""
+    with _beside_another():
+        for name in disk.listdir(path):
             disk.unlink_if_there(path / name)
         disk.rmdir(path)
 
 
 @contextmanager
 def _beside_another() -> Iterator[None]:
-    """A writer that is about to be fenced may still be filling what is removed here, or be removing it too. Without its
-    manifest it is no snapshot, whatever is left."""
+    """A writer that is about to be fenced may still be filling what is removed here, or be removing it too."""
     try:
         yield
     except OSError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -134,7 +135,8 @@ class Durable:
             background=background,
             disk=disk,
         )
-        self._scrub = Scrub(disk or Disk(), self._journal.path, scrub, self._tell)
+        # Nothing that refers to this store, so that one which nobody keeps gives up its lock at once.
+        self._scrub = Scrub(disk or Disk(), self._journal.path, scrub, partial(_tell, str(self._journal.path)))
 
     def recover(self) -> tuple[Tables, Recovered]:
         follower = self._replay()
@@ -240,13 +242,6 @@ class Durable:
         header = {**self._plan(), **self.stream.header()}
         self._journal.snapshot(header, {**tables.arrow(), **self.stream.parts()}, wait=wait)
 
-    def _tell(self, found: tuple[Finding, ...]) -> None:
-        """In the scrub's thread."""
-        for finding in found:
-            damage = observe.Damage(str(self._journal.path), finding.file, finding.problem, finding.remedy)
-            logging.getLogger("penstock").warning("%s", damage)
-            observe.publish(damage)
-
     def _plan(self) -> dict[str, Any]:
         # A log of inputs is worth only what its transactions are.
         return {"plan": self._kernel.fingerprint}
@@ -264,3 +259,11 @@ def _identity(program: Program) -> dict[str, Any]:
     """Whose state this is: the app, and the tables it declares."""
     tables = {t.name: {c.name: str(c.type) + (" key" if c.key else "") for c in t.columns} for t in program.tables}
     return {"app": program.name, "tables": tables}
+
+
+def _tell(path: str, found: tuple[Finding, ...]) -> None:
+    """In the scrub's thread."""
+    for finding in found:
+        damage = observe.Damage(path, finding.file, finding.problem, finding.remedy)
+        logging.getLogger("penstock").warning("%s", damage)
+        observe.publish(damage)
