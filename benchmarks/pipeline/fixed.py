@@ -101,7 +101,7 @@ def watched() -> Iterator[dict[str, list[float]]]:
     """Seconds of each call inside a micro-batch, by stage, while the block runs."""
     from pyspark.sql.classic.dataframe import DataFrame
 
-    from penstock.engine import Database
+    from penstock.database import Database
     from penstock.publish.files import OutcomeFiles
     from penstock.spark import events
 

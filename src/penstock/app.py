@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.commit import RETAIN, SCRUB, SNAPSHOT_EVERY, Disk
+from penstock.check.scrub import SCRUB
+from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk
 from penstock.declare.app import Declarations
 from penstock.declare.objects import EventType, Table
 from penstock.execute.reference import Reference
@@ -15,7 +16,7 @@ from penstock.plan.build import Lowered, LoweredCheck, agree, build, lower_check
 from penstock.plan.ir import Plan
 
 if TYPE_CHECKING:
-    from penstock.engine import Database
+    from penstock.database import Database
 
 
 class App(Declarations):
@@ -85,7 +86,7 @@ class App(Declarations):
         fault tests.
         """
         # numba looks for its cache as soon as a kernel is defined: not before somebody runs one.
-        from penstock.engine import Database
+        from penstock.database import Database
 
         return Database(
             self.plan,

@@ -1,388 +1,105 @@
-"""The engine: one database, and the way of a batch through it. Read this file first.
+"""The engine: an app's tables, and batches run over them one after the other.
 
-    intake     what was handed in, checked, as Arrow tables                     (execute/intake.py)
-    wait       with a watermark: what is held back, what is late                (execute/waiting.py)
-    order      the batch's events by (ts, id)                                   (execute/order.py)
-    encode     the fields that the transactions use, as arrays                  (execute/native.py)
-    execute    the compiled kernel runs every event                             (execute/native.py)
-    publish    what became of every event, as an Arrow table                    (publish/outcomes.py)
-    commit     changes and outcomes to the log, fsynced: now it has happened    (publish/store.py, commit/)
+    order      the batch's events by (ts, id)                        (execute/order.py)
+    encode     the fields that the transactions use, as arrays       (execute/native.py)
+    execute    the compiled kernels run every event, by a policy     (schedule/scheduler.py)
+    outcomes   what became of every event, as an Arrow table         (execute/outcomes.py)
 
-A batch that fails before `execute` has changed nothing. One that fails after it (a full disk, no memory, Ctrl-C) leaves
-memory ahead of the disk, so the database refuses further work until it is opened again: `self._gate.whole()`.
+It knows no files, no readers and no streams: whoever holds one (database.py, a replay of a log) says which batch is
+next and what its version is. `order` and `encode` change nothing; after `run`, and until `end_batch`, the tables know
+what the batch has changed.
 """
 
 from __future__ import annotations
 
-import os
-import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from penstock import observe
-from penstock.commit import Finding
-from penstock.declare.model import TableDef
-from penstock.declare.objects import Table
-from penstock.errors import InputError, StateError, committing, tell_committed
-from penstock.execute import intake
-from penstock.execute.asked import Asked
-from penstock.execute.intake import Arrived
-from penstock.execute.memory import keep_what_is_freed
-from penstock.execute.native import Kernel
-from penstock.execute.order import Ordered, order, titles
-from penstock.execute.waiting import ran, release
-from penstock.observe.report import BatchReport, Stopwatch
+from penstock.execute.intake import EventBatch
+from penstock.execute.native import Kernel, Result
+from penstock.execute.order import OrderedBatch, order, titles
+from penstock.execute.outcomes import BatchOutcomes, Outcomes
 from penstock.plan.ir import Plan
-from penstock.publish.gate import Gate
-from penstock.publish.outcomes import Outcomes, Told
-from penstock.publish.store import Durable, Memory
-from penstock.publish.stream import Stream
-from penstock.publish.view import View
-from penstock.schedule.conduct import Conductor
-from penstock.schedule.policy import Conducted, Policy
+from penstock.schedule.policy import Policy, RunSummary
+from penstock.schedule.scheduler import Scheduler
+from penstock.state.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A batch that was taken in: nothing has changed yet."""
-
-    asked: Asked
-    arrived: list[Arrived]
-    late: list[Any] | None
-    stream: Stream
-    ordered: Ordered
+class EncodedBatch:
+    ordered: OrderedBatch
     lanes: dict[str, Any]
-    watch: Stopwatch
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A batch that has run, but has not happened until it is committed."""
+class BatchRun:
+    """A batch that the tables have gone through."""
 
-    asked: Asked
-    outcomes: pa.Table
-    stored: Any  # the store's
-    report: BatchReport
+    version: int
+    ordered: OrderedBatch
+    result: Result
+    summary: RunSummary
 
 
-class Database:
-    """An app's tables, open for transactions. Made by `app.open()`; any thread may read, one at a time writes."""
-
-    def __init__(self, plan: Plan, path: str | os.PathLike[str] | None = None, **options: Any) -> None:
+class Engine:
+    def __init__(self, plan: Plan, kernel: Kernel | None = None) -> None:
         self.plan, self.program = plan, plan.program
-        self.last_batch: BatchReport | None = None
-        keep_what_is_freed()
-        begun = time.perf_counter()
-        self._kernel = Kernel(plan)
-        self._conductor = Conductor(self._kernel)
-        self._policy = Policy.adaptive()
-        self._outcomes = Outcomes(self.program, self._kernel.layout.reasons)
-        self.compile_s = time.perf_counter() - begun
-        self._gate = Gate(self.program.name, options.get("disk"))
-        self._store = Memory(self.program) if path is None else Durable(self.program, self._kernel, path, **options)
-        try:
-            self._tables, self.recovered = self._store.recover()
-        except BaseException:  # Nobody gets a database that could be closed.
-            self._store.close(None)
-            raise
-        self._version = self.recovered.version
-        self._view: View | None = None
-        self._ahead: Prepared | None = None  # memory is ahead of what has happened by this one batch
+        self.kernel = kernel or Kernel(plan)
+        self.tables = Tables(self.program)
+        self._outcomes = Outcomes(self.program, self.reasons)
 
-    # -- writing ----------------------------------------------------------------------------
-
-    def run(
-        self,
-        batch: Any,
-        policy: Policy | None = None,
-        id: int | None = None,
-        *,
-        watermark: int | None = None,
-        flush: bool = False,
-        source: str | None = None,
-        offsets: str | None = None,
-    ) -> pa.Table:
-        """Run one batch; its outcomes. A batch id that is committed already changes nothing and gives them again.
-
-        watermark: hold back what is newer than the highest ts seen minus this much, durably, until its time; what is at
-        or below the highest ts that has run is late. flush: run all that is held. Without either, all that comes and
-        all that is held runs. source: names the stream whose batches, numbered from 0 without gaps, have these ids;
-        offsets: what of the stream this batch is.
-        """
-        asked, policy = Asked(id, source, offsets, watermark, flush).checked(), _policy(policy, self._policy)
-        with self._gate.writing():
-            stored = None if id is None else self._stored(id, source, offsets)
-            if stored is not None:
-                return stored
-            if self._ahead is not None and self._ahead.asked != asked:
-                self._go_back()
-            ready, version = self._ahead or self._take(batch, asked), self.version + 1
-            with committing(version, lambda: self._store.version == version):
-                with self._gate.whole():
-                    prepared = ready if isinstance(ready, Prepared) else self._execute(ready, policy)
-                    self._commit(prepared)
-                self._store.snapshot_if_due(self._tables)
-        try:
-            observe.publish(prepared.report)
-        except BaseException as error:  # Ctrl-C: what subscribers raise goes no further
-            tell_committed(error, version, True)
-            raise
-        return prepared.outcomes
-
-    def run_ahead(
-        self, batch: Any, id: int, *, source: str, offsets: str | None = None, watermark: int | None = None
-    ) -> None:
-        """Do all of the batch that is expected next, but for making it happen, which `run` does when it is asked for
-        just that. Whatever comes instead first puts memory back to what has happened. Readers see nothing of it.
-        Without offsets nothing tells the batch that is asked for from the one that was expected: then it is not run."""
-        asked = Asked(id, source, offsets, watermark).checked()
-        with self._gate.writing():
-            if offsets is None or self._ahead is not None or not self._store.can_go_back:
-                return
-            if self._stored(id, source, offsets) is None:
-                taken = self._take(batch, asked)
-                with self._gate.whole():
-                    self._ahead = self._execute(taken, self._policy)
-
-    def warm(self) -> None:
-        """Compile what the adaptive policy may choose, now and not when it is first worth it."""
-        self._conductor.compiled.warm()
-
-    def load(self, table: Table | str, rows: Any) -> None:
-        """Fill a table: rows or an Arrow table. A key that is there already is refused."""
-        definition = self._definition(table)
-        with self._gate.writing():
-            self._go_back()
-            found = intake.rows(definition, rows)
-            state = self._tables[definition.name]
-            there = state.rows_of(state.keys_of(found, self._tables.strings)) >= 0
-            if there.any():
-                keys = found.slice(int(np.flatnonzero(there)[0]), 1).select([c.name for c in definition.keys])
-                raise InputError(
-                    f"table '{definition.name}' has {keys.to_pylist()[0]} already; load only records that are new"
-                )
-            with self._gate.whole():
-                self._store.load(definition, found)
-                try:
-                    state.put(found, self._tables.strings, self.version)
-                    self._view = None
-                except BaseException as error:
-                    tell_committed(error, self.version, True, "load")
-                    raise
-
-    # -- reading ----------------------------------------------------------------------------
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        return Scheduler(self.kernel)
 
     @property
-    def version(self) -> int:
-        """The number of the last committed batch."""
-        return self._version
+    def reasons(self) -> tuple[str, ...]:
+        """Why a transaction may abort: code c means the reason at c - 1."""
+        return self.kernel.layout.reasons
 
-    def table(self, table: Table | str, version: int | None = None) -> pa.Table:
-        """A consistent snapshot of a table: the last version, or an older one that is retained."""
-        return self.view(version).tables[self._definition(table).name]
+    def replica(self) -> Engine:
+        """Another engine for the same app, with empty tables; the two may run at the same time."""
+        return Engine(self.plan, self.kernel.twin())
 
-    def sql(self, query: str, version: int | None = None, *, allow_files: bool = False) -> pa.Table:
-        """DuckDB over a consistent snapshot of all tables: one query that only reads. allow_files: all it can do."""
-        return self.view(version).sql(query, allow_files=allow_files)
+    def order(self, events: list[EventBatch], late: list[Any] | None = None) -> OrderedBatch:
+        return order(self.program, events, late)
 
-    def view(self, version: int | None = None) -> View:
-        """All tables as of one version."""
-        with self._gate.reading():
-            version = self.version if version is None else version
-            if self._view is not None and self._view.version == version:
-                return self._view
-            if version == self.version and self._ahead is None:
-                self._view = View(version, self._tables.arrow())
-                return self._view
-            if not 0 <= version <= self.version:
-                raise StateError(f"app '{self.program.name}' has no version {version}; the last is {self.version}")
-        return self._store.view(version)
+    def encode(self, ordered: OrderedBatch) -> EncodedBatch:
+        return EncodedBatch(ordered, self.kernel.encode(self.tables, ordered))
 
-    def history(self, table: Table | str, *key: Any) -> pa.Table:
-        """Every retained change of one record, oldest first: version, change, and its columns."""
-        definition = self._definition(table)
-        parts = key[0] if len(key) == 1 and isinstance(key[0], tuple) else key
-        if len(parts) != len(definition.keys):
-            names = ", ".join(c.name for c in definition.keys)
-            raise InputError(f"table '{definition.name}' has the key ({names}); got {len(parts)} part(s)")
-        return self._store.history(definition, intake.key(definition, parts))
+    def run(self, batch: EncodedBatch, version: int, policy: Policy) -> BatchRun:
+        context = self.kernel.begin(self.tables, batch.ordered, batch.lanes, version)
+        summary = self.scheduler.run(context, policy)
+        return BatchRun(version, batch.ordered, context.result, summary)
 
-    def stored(self, id: int, source: str | None = None, offsets: str | None = None) -> pa.Table | None:
-        """The outcomes of a batch that is committed already; None if it is not."""
-        with self._gate.reading():
-            return self._stored(id, source, offsets)
+    def replay(self, batch: EncodedBatch, version: int) -> None:
+        """Run a batch of the log again, for its changes alone."""
+        self.kernel.run(self.kernel.begin(self.tables, batch.ordered, batch.lanes, version))
 
-    def outcomes(self, version: int) -> pa.Table:
-        """The outcomes of a retained version."""
-        with self._gate.reading():
-            return self._store.outcomes_of(version)
+    def outcomes(self, run: BatchRun) -> BatchOutcomes:
+        return self._outcomes.table(run.ordered, run.result, self.tables.strings, run.version)
 
-    @property
-    def damage(self) -> tuple[Finding, ...]:
-        """Files of the state directory that the scrub has found to be damaged."""
-        return self._store.damage
+    def end_batch(self) -> None:
+        """The tables forget what the last batch has changed: it was written down, or nobody needs it."""
+        self.tables.end_batch()
 
-    @property
-    def held(self) -> int:
-        """Events that a watermark holds back."""
-        return self._store.stream.waiting.events
-
-    @property
-    def source(self) -> str | None:
-        """The stream whose batches these are, once there was one."""
-        return self._store.stream.source
-
-    @property
-    def last_id(self) -> int | None:
-        """The newest batch id, or None before the first."""
-        return self._store.last_id
-
-    @property
-    def drained(self) -> int | None:
-        """The last version that a stream made by running all that was held, at its end."""
-        return self._store.stream.drained
-
-    def explain(self, batch: Any = None, policy: Policy | None = None) -> str:
-        """The plan of every transaction, as text; or of a small batch its graph and schedule. Nothing runs."""
-        policy = _policy(policy, Policy())
-        if batch is None:
-            return self.plan.explain()
-        if policy.scheme == "adaptive":
-            return "adaptive: each batch is looked at when it runs, and last_batch.why says what was chosen\n"
-        if policy.scheme != "graph":
-            return f"{policy.name}: no graph is built\n"
-        with self._gate.writing():
-            self._go_back()
-            ordered = order(self.program, intake.events(self.program, batch))
-            lanes = self._kernel.encode(self._tables, ordered)
-            with self._gate.whole():
-                running = self._kernel.begin(self._tables, ordered, lanes, self.version + 1)
-                text = self._conductor.explain(running, policy, titles(self.program, ordered), self._record)
-                self._tables.end_batch()
+    def explain(self, batch: EncodedBatch, version: int, policy: Policy) -> str:
+        """The graph and the schedule of a batch, as text; nothing runs."""
+        context = self.kernel.begin(self.tables, batch.ordered, batch.lanes, version)
+        text = self.scheduler.explain(context, policy, titles(self.program, batch.ordered), self._record)
+        self.end_batch()
         return text
 
     def _record(self, table: Any, row: int) -> str:
-        key = table.arrow(np.array([row]), self._tables.strings, keys_only=True).to_pylist()[0]
+        key = table.arrow(np.array([row]), self.tables.strings, keys_only=True).to_pylist()[0]
         return f"{table.definition.name}[{', '.join(map(str, key.values()))}]"
 
-    # -- the end ----------------------------------------------------------------------------
+    def warm(self) -> None:
+        """Compile what the adaptive policy may choose, now and not when it is first worth it."""
+        self.scheduler.executors.warm()
 
     def close(self) -> None:
-        with self._gate.closing() as was_open:
-            if was_open:
-                try:
-                    self._conductor.close()
-                    if self._ahead is not None:
-                        self._store.forget(self._ahead.stored)
-                finally:
-                    self._store.close(None if self._gate.broken or self._ahead is not None else self._tables)
-
-    def __enter__(self) -> Database:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # -- inside -----------------------------------------------------------------------------
-
-    def _take(self, batch: Any, asked: Asked) -> Taken:
-        watch = Stopwatch()
-        arrived = intake.events(self.program, batch)
-        watch.ends("intake")
-        arrived, late, stream = self._release(arrived, asked)
-        ordered = order(self.program, arrived, late)
-        stream = stream.ran(ordered.ts)
-        watch.ends("order")
-        lanes = self._kernel.encode(self._tables, ordered)
-        watch.ends("encode")
-        return Taken(asked, arrived, late, stream, ordered, lanes, watch)
-
-    def _execute(self, taken: Taken, policy: Policy) -> Prepared:
-        """A batch run, and on disk; but it has not happened yet."""
-        version, ordered, watch = self.version + 1, taken.ordered, taken.watch
-        running = self._kernel.begin(self._tables, ordered, taken.lanes, version)
-        conducted = self._conductor.run(running, policy)
-        watch.ends("execute")
-        told = self._outcomes.table(ordered, running.result, self._tables.strings, version)
-        watch.ends("publish")
-        inputs = ran(taken.arrived, taken.late)
-        stored = self._store.prepare(self._tables, inputs, told.table, taken.stream, taken.asked.id)
-        watch.ends("commit")
-        report = self._report(version, conducted, told, taken.stream, watch)
-        self._tables.end_batch()
-        return Prepared(taken.asked, told.table, stored, report)
-
-    def _commit(self, prepared: Prepared) -> None:
-        begun = time.perf_counter()
-        self._ahead = None
-        self._store.commit(prepared.stored)
-        self.last_batch, self._version = prepared.report, prepared.report.version
-        prepared.report.seconds["commit"] += time.perf_counter() - begun
-
-    def _go_back(self) -> None:
-        """Memory as of the last batch that has happened: what ran ahead of it is forgotten."""
-        if self._ahead is not None:
-            with self._gate.whole():
-                ahead, self._ahead = self._ahead, None
-                self._store.forget(ahead.stored)
-                self._tables, _ = self._store.recover()
-
-    def _stored(self, id: int, source: str | None, offsets: str | None) -> pa.Table | None:
-        if source is not None:
-            self._store.refuse_foreign(id, source, offsets)
-        return self._store.outcomes(id)
-
-    def _release(self, arrived: list[Arrived], asked: Asked) -> tuple[list[Arrived], list[Any] | None, Stream]:
-        """What of the batch, and of what was held back, runs now; which of it is late; what the stream keeps."""
-        late, stream = None, self._store.stream
-        if asked.watermark is not None or asked.flush or stream.waiting.held:
-            released = release(self.program, arrived, stream.waiting, asked.watermark, flush=asked.flush)
-            arrived, late, stream = released.arrived, released.late, stream._replace(waiting=released.waiting)
-        if asked.source is not None and asked.flush:
-            stream = stream._replace(source=asked.source, drained=self.version + 1)
-        elif asked.source is not None:
-            stream = stream._replace(source=asked.source, offsets=asked.offsets)
-        return arrived, late, stream
-
-    def _report(
-        self,
-        version: int,
-        conducted: Conducted,
-        told: Told,
-        stream: Stream,
-        watch: Stopwatch,
-    ) -> BatchReport:
-        reasons = self._kernel.layout.reasons
-        return BatchReport(
-            version=version,
-            policy=conducted.name,
-            why=conducted.why,
-            events=told.table.num_rows,
-            committed=told.committed,
-            late=told.late,
-            held=stream.waiting.events,
-            aborted={reason: n for reason, n in zip(reasons, told.counts[1:], strict=True) if n},
-            changes=self._tables.dirty_count(),
-            seconds=watch.seconds,
-            threads=conducted.policy.threads,
-            spent=conducted.spent,
-        )
-
-    def _definition(self, table: Table | str) -> TableDef:
-        name = table.definition.name if isinstance(table, Table) else table
-        found = next((t for t in self.program.tables if t.name == name), None)
-        if found is None:
-            names = ", ".join(t.name for t in self.program.tables)
-            raise InputError(f"app '{self.program.name}' has no table {name!r}; it has {names}")
-        return found
-
-
-def _policy(given: Any, usual: Policy) -> Policy:
-    if given is None or isinstance(given, Policy):
-        return given or usual
-    raise InputError(
-        f'policy={given!r} is no policy; give one such as ps.Policy.serial() or ps.Policy.parse("tstream")'
-    )
+        self.scheduler.close()

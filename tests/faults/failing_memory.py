@@ -249,7 +249,7 @@ def _grown() -> list[tuple[Any, pa.Table]]:
 
 def _open_in_memory() -> Any:
     db = bank.open()
-    db._tables._compact_at = 0  # forget strings after every batch
+    db._engine.tables._compact_at = 0  # forget strings after every batch
     return db
 
 

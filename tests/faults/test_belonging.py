@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.check.check import check
 from penstock.commit import Disk
-from penstock.commit.check import check
 from penstock.commit.recover import HELD_FILES
 from penstock.commit.scan import read_head
-from penstock.publish.reading import Directory
+from penstock.reader.directory import Directory
 
 pytestmark = pytest.mark.faults
 

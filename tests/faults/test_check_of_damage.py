@@ -18,9 +18,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from penstock.check.check import check
+from penstock.check.findings import Report
 from penstock.commit import Disk, Journal
-from penstock.commit.check import check
-from penstock.commit.findings import Report
 from penstock.commit.recover import recover
 from penstock.errors import StateError
 

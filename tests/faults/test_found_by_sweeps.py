@@ -14,18 +14,18 @@ from failing_disk import nothing_left, refused
 from failing_memory import call_in
 from faulty import Failing
 
+from penstock.check.check import check as check_directory
+from penstock.check.scrub import Scrub
 from penstock.commit import Disk
-from penstock.commit.check import check as check_directory
 from penstock.commit.lock import WriterLock
-from penstock.commit.scrub import Scrub
-from penstock.engine import Database
+from penstock.database import Database
 from penstock.errors import StateError
-from penstock.publish.gate import Gate
-from penstock.publish.reading import Directory
-from penstock.publish.store import Durable
+from penstock.gate import Gate
+from penstock.reader.directory import Directory
 from penstock.state.strings import Strings
 from penstock.state.table import TableState
 from penstock.state.tables import Tables
+from penstock.store.durable import DurableStore
 from penstock.testing import assert_same_outcomes, assert_same_tables
 
 pytestmark = pytest.mark.faults
@@ -223,8 +223,8 @@ def test_no_memory_while_a_directory_is_opened_leaves_it_unlocked(path: Path) ->
 
 def test_a_store_that_nobody_got_to_keep_gives_up_its_lock(path: Path, without_gc: None) -> None:
     with bank.open() as memory:
-        Durable(memory.program, memory._kernel, path)  # Ctrl-C came before it was kept.
-    Durable(memory.program, memory._kernel, path).close(None)
+        DurableStore(memory.program, memory._engine.kernel, path)  # Ctrl-C came before it was kept.
+    DurableStore(memory.program, memory._engine.kernel, path).close(None)
 
 
 def test_strings_keep_their_numbers_where_nobody_hears_of_new_ones() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from test_belonging import Counter, Tick, app
 
-from penstock.publish.reading import Directory
+from penstock.reader.directory import Directory
 
 pytestmark = pytest.mark.faults
 

@@ -13,8 +13,9 @@ from test_belonging import Tick, app
 from test_check_of_damage import IDENTITY, fill, table
 
 from penstock import observe
-from penstock.commit import Disk, Finding, Journal, Scrub
-from penstock.commit.scrub import FIRST_S, RATE
+from penstock.check.findings import Finding
+from penstock.check.scrub import FIRST_S, RATE, Scrub
+from penstock.commit import Disk, Journal
 from penstock.errors import StateError
 
 pytestmark = pytest.mark.faults

@@ -33,7 +33,7 @@ def test_hot_records_and_aborts(name: str) -> None:
         runs = product(ORDERED, (1, 2, 5, 8), (0.1, 0.9))
         for seed, (scheme, threads, aborts) in enumerate(runs):
             events = batch(app, name, 1_500, seed, theta=1.1, abort_ratio=aborts)
-            db._conductor.compiled.locked.jitter = JITTER if threads % 2 else 0
+            db._engine.scheduler.executors.lock.jitter = JITTER if threads % 2 else 0
             same(serial, db, events, Policy.locking(scheme, threads))
 
 
@@ -70,7 +70,7 @@ def test_a_full_log_grows_while_the_locks_are_held(scheme: str) -> None:
         wanted, got = serial.run(events, policy=Policy.serial()), db.run(events, policy=Policy.locking(scheme, threads))
         assert got.equals(wanted)
         assert {"committed", "aborted"} == set(wanted["status"].to_pylist())
-        assert max(log[0].size for log in db._conductor.compiled.locked._logs) > LOG_SIZE
+        assert max(log[0].size for log in db._engine.scheduler.executors.lock._logs) > LOG_SIZE
         same_tables(serial, db)
 
 
@@ -81,7 +81,7 @@ import sys
 from programs.lists import Buy, lists
 
 from penstock import StateError
-from penstock.schedule import locked
+from penstock.schedule import lock_executor as locked
 from penstock.schedule.policy import Policy
 
 make = locked._log
@@ -148,10 +148,10 @@ def test_without_locks_the_tables_staysound() -> None:
 
     with lifecycle.open() as db:
         for number in range(40):
-            db._conductor.compiled.locked.jitter = 2
+            db._engine.scheduler.executors.lock.jitter = 2
             db.run([some(ts) for ts in range(200)], policy=Policy.locking("none", threads=1 + number % 8))
             assert "may be wrong" in db.last_batch.why
-            for table in db._tables.by_name.values():
+            for table in db._engine.tables.by_name.values():
                 sound(table)
         db.run([some(ts) for ts in range(200)], policy=Policy.serial())
 
@@ -161,14 +161,14 @@ def test_without_locks_workloads_run(name: str) -> None:
     with pair(name) as (app, _, db):
         for seed, threads in enumerate((2, 8)):
             db.run(batch(app, name, 3_000, seed, abort_ratio=0.5), policy=Policy.locking("none", threads))
-        for table in db._tables.by_name.values():
+        for table in db._engine.tables.by_name.values():
             sound(table)
 
 
 @pytest.mark.parametrize("scheme", LOCKING)
 def test_the_time_of_threads_is_told(scheme: str) -> None:
     with pair("sl") as (app, _, db):
-        db._conductor.compiled.locked.jitter = JITTER
+        db._engine.scheduler.executors.lock.jitter = JITTER
         db.run(batch(app, "sl", 3_000, 0, abort_ratio=0.5), policy=Policy.locking(scheme, 4))
         spent = db.last_batch.spent
     assert set(spent) == {"useful", "abort", "lock", "sync", "construct"}

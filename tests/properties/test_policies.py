@@ -60,9 +60,9 @@ def test_hot_records_and_aborts(name: str, monkeypatch: pytest.MonkeyPatch) -> N
         for seed, (policy, threads, aborts) in enumerate(runs):
             redo_by_strata(monkeypatch, seed % 3 == 0)
             events = batch(app, name, 400, seed, theta=1.1, abort_ratio=aborts)
-            db._conductor.compiled.versioned.jitter = JITTER if seed % 2 else 0
+            db._engine.scheduler.executors.graph.jitter = JITTER if seed % 2 else 0
             same(serial, db, events, policy.with_threads(threads))
-        for table in db._tables.by_name.values():
+        for table in db._engine.tables.by_name.values():
             sound(table)
 
 
@@ -77,7 +77,7 @@ def test_many_small_batches(name: str, count: int, monkeypatch: pytest.MonkeyPat
             events = batch(app, name, int(rng.integers(1, 24)), seed, theta=0.99, abort_ratio=0.4)
             policy = GRAPH[seed % len(GRAPH)].with_threads(int(rng.integers(1, 9)))
             redo_by_strata(monkeypatch, rng.random() < 0.5)
-            db._conductor.compiled.versioned.jitter = int(rng.integers(2, 12))
+            db._engine.scheduler.executors.graph.jitter = int(rng.integers(2, 12))
             wanted, got = serial.run(events, policy=Policy.serial()), db.run(events, policy=policy)
             assert got.equals(wanted), f"batch {seed}, {policy}"
             assert db.last_batch.changes == serial.last_batch.changes
@@ -101,7 +101,7 @@ def test_events_that_reach_no_record() -> None:
 def test_adaptive_says_why_and_is_right() -> None:
     with pair("sl") as (app, serial, db):
         db.warm()
-        price, chosen = db._conductor.groups[0][1].price, set()
+        price, chosen = db._engine.scheduler.groups[0][1].price, set()
         for seed, cost in enumerate((1e-9, 1e-3, 1e-3, 1e-9)):
             events = batch(app, "sl", 1_500, seed, abort_ratio=0.2)
             price.one = cost  # what an event is taken to cost, as if earlier batches had shown it
@@ -159,7 +159,7 @@ def test_groups_that_never_meet_have_policies_of_their_own() -> None:
     rng = np.random.default_rng(4)
     with shop.open() as serial, shop.open() as db:
         db.warm()
-        assert [kinds for kinds, _ in db._conductor.groups] == [[0], [1]]
+        assert [kinds for kinds, _ in db._engine.scheduler.groups] == [[0], [1]]
         for _ in range(4):
             events = [
                 Take(ts=t, a=int(rng.integers(9)), b=int(rng.integers(9)))
@@ -167,7 +167,7 @@ def test_groups_that_never_meet_have_policies_of_their_own() -> None:
                 else Pass(ts=t, car=int(rng.integers(9)))
                 for t in range(300)
             ]
-            dear, cheap = (adaptive for _, adaptive in db._conductor.groups)
+            dear, cheap = (adaptive for _, adaptive in db._engine.scheduler.groups)
             dear.price.one, cheap.price.one = 1e-3, 1e-9  # as if earlier batches had shown it
             same(serial, db, events, Policy.adaptive(threads=2))
             assert " + serial" in db.last_batch.policy
@@ -177,7 +177,7 @@ def test_groups_that_never_meet_have_policies_of_their_own() -> None:
 
 def test_a_batch_that_is_all_late_runs_in_no_group() -> None:
     with shop.open() as db:
-        assert len(db._conductor.groups) == 2
+        assert len(db._engine.scheduler.groups) == 2
         db.run([Take(ts=10, a=1, b=2), Pass(ts=10, car=1), Take(ts=20, a=1, b=2)], watermark=0)
         late = db.run([Take(ts=1, a=1, b=2), Pass(ts=2, car=1)], watermark=0)
         assert late.column("status").to_pylist() == ["late", "late"]
@@ -191,5 +191,5 @@ def test_tables_that_grow_while_threads_run() -> None:
         for number, policy in enumerate(GRAPH):
             events = [Take(ts=k, a=k % 7 + 100 * number, b=100 * number + k) for k in range(300)]
             same(serial, db, events, policy.with_threads(1 + number % 4))
-        assert len(db._tables["Stock"]) > 1024
-        sound(db._tables["Stock"])
+        assert len(db._engine.tables["Stock"]) > 1024
+        sound(db._engine.tables["Stock"])

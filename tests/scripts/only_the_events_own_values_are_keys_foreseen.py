@@ -32,7 +32,7 @@ class Crossed:
 
 
 @app.event
-class Listed:
+class SourceFiles:
     ts: int = ps.order()
     xs: list[int]
     y: int
@@ -64,7 +64,7 @@ def crossed(e: Crossed):
 
 
 @app.transaction
-def listed(e: Listed):
+def listed(e: SourceFiles):
     for x in e.xs:
         Cell.get(x, e.y).n += 1
 

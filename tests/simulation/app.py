@@ -96,7 +96,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BatchRequest:
     """A batch, or a load of a table, as it is asked for."""
 
     batch: tuple[Event, ...] = ()
@@ -118,7 +118,7 @@ class Commit:
     last_id: int | None = None
     tables: dict[str, Records] = field(default_factory=lambda: {name: {} for name in TABLES})
     stream: Stream = Stream()
-    asked: Asked = Asked()
+    asked: BatchRequest = BatchRequest()
     outcomes: tuple[Row, ...] = ()  # transaction, ts, status, reason, version, left
     written: dict[str, frozenset[Any]] = field(default_factory=dict)  # of each table, keys that it left there
     deleted: dict[str, frozenset[Any]] = field(default_factory=dict)
@@ -127,10 +127,10 @@ class Commit:
     def is_load(self) -> bool:
         return self.asked.load is not None
 
-    def after(self, asked: Asked) -> Commit:
+    def after(self, asked: BatchRequest) -> Commit:
         return self._load(asked) if asked.load is not None else self._run(asked)
 
-    def _load(self, asked: Asked) -> Commit:
+    def _load(self, asked: BatchRequest) -> Commit:
         assert asked.load is not None
         name, rows = asked.load
         loaded = dict(rows)
@@ -139,7 +139,7 @@ class Commit:
         written = {name: frozenset(loaded)}
         return replace(self, seq=self.seq + 1, tables=tables, asked=asked, outcomes=(), written=written, deleted={})
 
-    def _run(self, asked: Asked) -> Commit:
+    def _run(self, asked: BatchRequest) -> Commit:
         version = self.version + 1
         now, stream = _release(self.stream, asked)
         if asked.source is not None and asked.flush:
@@ -161,7 +161,7 @@ class Commit:
         return sorted(self.tables[table].items())
 
 
-def _release(stream: Stream, asked: Asked) -> tuple[list[tuple[bool, Event]], Stream]:
+def _release(stream: Stream, asked: BatchRequest) -> tuple[list[tuple[bool, Event]], Stream]:
     """What runs now, and whether it is late; what the stream keeps."""
     tops = [event[1] for event in asked.batch] + ([] if stream.highest is None else [stream.highest])
     highest = max(tops, default=None)

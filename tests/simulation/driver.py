@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from penstock.errors import StateError
 from penstock.publish.files import OutcomeFiles
-from simulation.app import Asked
+from simulation.app import BatchRequest
 from simulation.oracle import OUTCOMES, PATH, outcome_files
 from simulation.session import Refused, outcomes
 from simulation.writer import Writer
@@ -69,7 +69,7 @@ class Driver(Writer):
         self._settle()
         if plan.batches <= 0 and session.db.held:
             self._wait_behind()
-            self._publish(session.run(Asked(flush=True, source=SOURCE)))
+            self._publish(session.run(BatchRequest(flush=True, source=SOURCE)))
         self._wait_behind()
 
     def look_at_all(self) -> None:
@@ -84,10 +84,10 @@ class Driver(Writer):
             given = outcomes(pq.ParquetFile(io.BytesIO(data)).read())
             oracle.check(given == wanted[version], f"the file of version {version} holds {given}")
 
-    def _planned(self, id: int) -> Asked:
+    def _planned(self, id: int) -> BatchRequest:
         plan = self.plan
         plan.plans += 1  # no two plans are the same
-        return Asked(plan.batch(), id, SOURCE, f"plan {plan.plans}", plan.watermark)
+        return BatchRequest(plan.batch(), id, SOURCE, f"plan {plan.plans}", plan.watermark)
 
     def _catch_up(self) -> None:
         db = self.session.db

@@ -15,10 +15,10 @@ from typing import Any
 from unittest.mock import patch
 
 from penstock import engine
-from penstock.commit import Scrub
+from penstock.check.scrub import Scrub
 from penstock.execute.native import Kernel
-from penstock.publish import store
-from penstock.schedule.policy import Conducted, Policy
+from penstock.schedule.policy import Policy, RunSummary
+from penstock.store import durable as store
 from simulation.app import TABLES, app
 from simulation.choices import Choices
 from simulation.driver import Driver
@@ -52,14 +52,14 @@ class Result:
 
 
 class Serial:
-    """A Conductor that measures nothing: batches are small, and a history must not depend on the real clock."""
+    """A Scheduler that measures nothing: batches are small, and a history must not depend on the real clock."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
 
-    def run(self, running: Any, policy: Policy) -> Conducted:
+    def run(self, running: Any, policy: Policy) -> RunSummary:
         self._kernel.run(running)
-        return Conducted(Policy.serial(), "as asked")
+        return RunSummary(Policy.serial(), "as asked")
 
     def close(self) -> None:
         pass
@@ -116,7 +116,7 @@ def deterministic(machine: Machine) -> Iterator[None]:
 
     with (
         patch.object(engine, "Kernel", lambda plan: _kernel().twin()),
-        patch.object(engine, "Conductor", Serial),
+        patch.object(engine, "Scheduler", Serial),
         patch.object(store, "Scrub", scrub),
         patch.object(secrets, "token_hex", token),
     ):

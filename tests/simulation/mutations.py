@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from penstock import gate
 from penstock.commit import index, journal, lock, recover, retain, scan
-from penstock.engine import Database
-from penstock.publish import files, gate, replay, store
+from penstock.database import Database
+from penstock.publish import files
+from penstock.store import durable as store
+from penstock.store import replay
 from simulation.disk import SimulatedDisk
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -133,8 +136,8 @@ def readers_do_not_wait_for_the_writer(patch: pytest.MonkeyPatch) -> None:
 
 @mutation
 def a_batch_that_is_sent_again_runs_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(store.Durable, "outcomes", lambda self, id: None)
-    patch.setattr(store.Durable, "refuse_foreign", lambda self, *_: None)
+    patch.setattr(store.DurableStore, "outcomes", lambda self, id: None)
+    patch.setattr(store.DurableStore, "refuse_foreign", lambda self, *_: None)
     original = journal.Journal._stamp
 
     def stamp(self: Any, header: Any, seq: int) -> Any:
@@ -150,7 +153,7 @@ def a_batch_that_is_sent_again_runs_again(patch: pytest.MonkeyPatch) -> None:
 @mutation
 def a_wrong_guess_stays_in_memory(patch: pytest.MonkeyPatch) -> None:
     def go_back(self: Any) -> None:
-        ahead, self._ahead = self._ahead, None
+        ahead, self._pending = self._pending, None
         if ahead is not None:
             self._store.forget(ahead.stored)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from simulation.app import Asked, Commit, Row
+from simulation.app import BatchRequest, Commit, Row
 from simulation.files import File, Folder
 from simulation.machine import Machine
 from simulation.scheduler import Process, Wrong
@@ -116,7 +116,7 @@ class Oracle:
         if path.parent != PATH / "log":
             return
         task = self.machine.scheduler.current
-        call: tuple[Handle, Asked] | None = getattr(task, "call", None)
+        call: tuple[Handle, BatchRequest] | None = getattr(task, "call", None)
         if call is None:
             self.wrong(f"{path.name} appears, and nobody asked for it")
         handle, asked = call

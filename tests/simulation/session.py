@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.errors import StateError
-from simulation.app import TABLES, Asked, Commit, Row, app, events
+from simulation.app import TABLES, BatchRequest, Commit, Row, app, events
 from simulation.disk import SimulatedDisk
 from simulation.oracle import PATH, Handle, Oracle
 from simulation.scheduler import Process
@@ -85,7 +85,7 @@ class Session:
         wanted = [(c.version, len(c.stream.held), {name: c.rows(name) for name in TABLES}) for c in possible]
         oracle.check(given in wanted, f"the newest version is {given}, not {wanted}")
 
-    def run(self, asked: Asked) -> Any:
+    def run(self, asked: BatchRequest) -> Any:
         """The outcomes, as Penstock gives them."""
         asked, handle, oracle = replace(asked, log=self.options.log), self.handle, self.oracle
         known = None if asked.id is None else oracle.find(asked.id)
@@ -106,7 +106,7 @@ class Session:
         oracle.check(given == list(known.outcomes), f"outcomes {given}, not {list(known.outcomes)}")
         return found
 
-    def stored(self, asked: Asked) -> Any:
+    def stored(self, asked: BatchRequest) -> Any:
         """The outcomes, if the batch is committed."""
         oracle, handle = self.oracle, self.handle
         assert asked.id is not None
@@ -121,7 +121,7 @@ class Session:
             oracle.check(right, f"batch {asked.id} is found with outcomes {outcomes(found)}")
         return found
 
-    def load(self, asked: Asked) -> None:
+    def load(self, asked: BatchRequest) -> None:
         asked = replace(asked, log=self.options.log)
         assert asked.load is not None
         name, given = asked.load
@@ -132,7 +132,7 @@ class Session:
         )
         self.oracle.acknowledge(self.handle, self.handle.linked)
 
-    def run_ahead(self, asked: Asked) -> None:
+    def run_ahead(self, asked: BatchRequest) -> None:
         with self.refusing("run ahead"):
             self.db.run_ahead(
                 events(asked.batch),
@@ -155,7 +155,7 @@ class Session:
         handle.gone = True
 
     @contextmanager
-    def _writing(self, asked: Asked, known: Commit | None = None) -> Iterator[None]:
+    def _writing(self, asked: BatchRequest, known: Commit | None = None) -> Iterator[None]:
         """known: the commit, if it is there already."""
         task: Any = self.oracle.machine.scheduler.current
         handle, before = self.handle, self.handle.linked

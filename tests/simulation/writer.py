@@ -7,7 +7,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from simulation.app import Asked, Event, Row
+from simulation.app import BatchRequest, Event, Row
 from simulation.choices import Choices
 from simulation.oracle import PATH, Oracle
 from simulation.readers import read_beside
@@ -29,8 +29,8 @@ class Plan:
     with_ids: bool
     ts: int = 0
     loads: int = 0
-    last: Asked | None = None
-    planned: dict[int, Asked] = field(default_factory=dict)  # a stream's batches, by id
+    last: BatchRequest | None = None
+    planned: dict[int, BatchRequest] = field(default_factory=dict)  # a stream's batches, by id
     plans: int = 0  # made so far
     done: int = -1  # the last batch of the stream that its driver has noted as done
 
@@ -48,11 +48,11 @@ class Plan:
             return kind, ts, choices.of(NOTES), f"t{self.ts}"
         return kind, ts, choices.of(ACCOUNTS)
 
-    def load(self) -> Asked:
+    def load(self) -> BatchRequest:
         """Keys that nothing else makes, so that they are new."""
         self.loads += 1
         rows: tuple[Row, ...] = ((f"l{self.loads}", self.loads),)
-        return Asked(load=("Account", rows))
+        return BatchRequest(load=("Account", rows))
 
 
 def options(choices: Choices) -> Options:
@@ -130,7 +130,7 @@ class Writer:
             if plan.with_ids and choices.below(4):
                 id = (-1 if last_id is None else last_id) + 1 + choices.below(2)
             watermark = plan.watermark if choices.below(8) else None
-            asked = Asked(
+            asked = BatchRequest(
                 plan.batch(), id, watermark=watermark, flush=plan.watermark is not None and choices.once_in(8)
             )
             if id is not None:
@@ -154,6 +154,6 @@ class Intruder(Writer):
         with suppress(Refused):
             self.session.open()
             for _ in range(self.choices.of((0, 1, 2, 6)) if writing else 0):
-                self.session.run(Asked(self.plan.batch()))
+                self.session.run(BatchRequest(self.plan.batch()))
         if self.session.db is not None:
             self.session.close()

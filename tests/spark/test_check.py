@@ -7,8 +7,8 @@ import pytest
 from test_damage import started
 from test_stream import events, finish, put_cut, state_of
 
+from penstock.check.check import check
 from penstock.commit import Disk
-from penstock.commit.check import check
 from penstock.spark.check import check_beside, check_outcome_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]

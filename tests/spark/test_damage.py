@@ -11,7 +11,7 @@ from test_stream import NOW, assert_as_reference, bank, direct, events, finish, 
 import penstock as ps
 from penstock.publish.manifest import check_outcomes
 from penstock.spark.checkpoint import query_id, read_note
-from penstock.spark.direct import spans
+from penstock.spark.direct_source import spans
 from penstock.spark.files import listed
 from penstock.spark.listing import check_lists
 

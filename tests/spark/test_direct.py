@@ -10,16 +10,17 @@ from test_kills import newest
 from test_stream import NOW, assert_as_reference, bank, direct, events, finish, outcomes_in, put_cut, state_of
 
 import penstock as ps
-from penstock.engine import Database
-from penstock.publish.behind import Behind
+from penstock.database import Database
 from penstock.publish.files import OutcomeFiles
-from penstock.spark.direct import Ahead, Spans, following, spans
-from penstock.spark.files import Listed
+from penstock.spark.direct_source import Spans, spans
+from penstock.spark.files import SourceFiles
 from penstock.spark.listing import FileList
+from penstock.spark.outcome_writer import OutcomeWriter
+from penstock.spark.run_ahead import RunAhead, following
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
 
-SOURCES = (Listed("Transfer", "in", "Transfer.list", 1), Listed("Deposit", "in", "Deposit.list", None))
+SOURCES = (SourceFiles("Transfer", "in", "Transfer.list", 1), SourceFiles("Deposit", "in", "Deposit.list", None))
 META = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
 
 
@@ -97,10 +98,10 @@ def test_notes_of_another_make_say_nothing(tmp_path: Path, lines: tuple[str, ...
 
 
 def test_a_list_that_lacks_a_file_says_nothing(tmp_path: Path) -> None:
-    source = Listed("Transfer", str(tmp_path), str(tmp_path / "Transfer.list"), 1)
+    source = SourceFiles("Transfer", str(tmp_path), str(tmp_path / "Transfer.list"), 1)
     FileList(Path(source.known), "Transfer", None).add(["one.parquet", "two.parquet"])
     os.truncate(source.known, Path(source.known).stat().st_size - 5)
-    assert Ahead().take(bank.program, (source,), {"Transfer": (1, 2)}) is None
+    assert RunAhead().take(bank.program, (source,), {"Transfer": (1, 2)}) is None
 
 
 @pytest.mark.parametrize(
@@ -117,11 +118,11 @@ def test_the_next_batch_where_it_is_certain(
     """New files may come before Spark looks, so a share that is not full yet may still become so."""
     sources = []
     for event, share, files in (("Transfer", 2, 5), ("Deposit", 1, 2)):
-        sources.append(Listed(event, str(tmp_path), str(tmp_path / f"{event}.list"), share))
+        sources.append(SourceFiles(event, str(tmp_path), str(tmp_path / f"{event}.list"), share))
         FileList(Path(sources[-1].known), event, None).add([f"{k}.parquet" for k in range(files)])
     assert following(tuple(sources), done, all_listed=False) == coming
     assert following(tuple(sources), done, all_listed=True) == (coming_if_all_listed or coming)
-    everything = Listed("Transfer", str(tmp_path), sources[0].known, None)
+    everything = SourceFiles("Transfer", str(tmp_path), sources[0].known, None)
     assert following((everything,), {"Transfer": (0, 2)}, all_listed=True) is None
 
 
@@ -137,19 +138,19 @@ def test_the_next_batch_is_run_while_spark_plans(
 
     def run_ahead(database: Database, *args: Any, **named: Any) -> None:
         ran(database, *args, **named)
-        prepared.append(database._ahead)
+        prepared.append(database._pending)
 
     monkeypatch.setattr(Database, "run_ahead", run_ahead)
     if guess == "wrong":
         # The same files once more.
-        monkeypatch.setattr("penstock.spark.direct.following", lambda sources, done, **_: done)
+        monkeypatch.setattr("penstock.spark.direct_source.following", lambda sources, done, **_: done)
     finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", watermark=10, trigger=NOW))
     assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
     assert len(prepared) == (5 if guess == "right" else 6) and None not in prepared
 
 
 def test_without_notes_the_job_is_run(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.spark.direct.spans", lambda *_: None)
+    monkeypatch.setattr("penstock.spark.direct_source.spans", lambda *_: None)
     some = events(5, 40, disorder=5)
     put_cut(tmp_path, some, 2)
     state = state_of(tmp_path)
@@ -184,14 +185,14 @@ def test_last_outcomes_that_cannot_be_written_are_told_of(
 
 
 def test_what_goes_wrong_ahead_is_told_when_the_next_batch_is_asked_for() -> None:
-    ahead, behind = Ahead(), Behind()
+    ahead, behind = RunAhead(), OutcomeWriter()
 
     def run(batch: Any) -> None:
         raise ZeroDivisionError("ahead")
 
-    ahead.go_on(bank.program, (), {}, run, behind)
+    ahead.start(bank.program, (), {}, run, behind)
     with pytest.raises(ZeroDivisionError, match="ahead"):
-        ahead.settle()
-    ahead.settle()  # it is told once
+        ahead.wait()
+    ahead.wait()  # it is told once
     ahead.close()
     behind.close()

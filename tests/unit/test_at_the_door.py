@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.execute.sound import refuse_unsound
+from penstock.execute.validate import refuse_unsound
 from penstock.schedule.policy import Policy
 
 door = ps.App("door")

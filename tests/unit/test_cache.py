@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numba as nb
@@ -24,7 +25,7 @@ from numba.core.registry import cpu_target
 from penstock._version import __version__
 from penstock.execute import cache
 from penstock.schedule.costs import Costs
-from penstock.state import hashing
+from penstock.state import hashing, jit
 
 # Two apps that differ in one operator, so that each other's machine code would fit.
 PROGRAM = """
@@ -56,7 +57,7 @@ def answer(name, operation):
     with made.open() as db:
         return db.run([Pair(ts=1, a=20, b=-5)])["out"].to_pylist()[0]
 
-import penstock.engine
+import penstock.database
 if len(sys.argv) > 1:
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
 with warnings.catch_warnings(record=True) as warned:
@@ -259,7 +260,21 @@ def test_a_seal_holds_for_one_identity_alone() -> None:
 
 def test_the_packages_own_kernels_do_not_outlive_its_version() -> None:
     """numba's stamp is of one file's source, and what others inline into it may change with an upgrade."""
-    assert hashing.mix._cache._cache_file._source_stamp[1] == __version__
+    assert hashing.mix._cache._cache_file._version[1] == __version__
+
+
+def test_an_index_that_names_a_class_which_is_gone_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("penstock_gone")
+    module.Gone = type("Gone", (), {"__module__": "penstock_gone"})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "penstock_gone", module)
+    index = jit.kernel(lambda x: x)._cache._cache_file
+    index._index_path = str(tmp_path / "index")
+    index._save_index({"signature": module.Gone()})  # type: ignore[attr-defined]
+    assert list(index._load_index()) == ["signature"]
+    del module.Gone  # type: ignore[attr-defined]
+    assert index._load_index() == {}
 
 
 # -- directories --------------------------------------------------------------------------------

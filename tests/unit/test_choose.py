@@ -13,15 +13,15 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.engine import Database
+from penstock.database import Database
 from penstock.execute.native import Kernel
 from penstock.execute.order import LATE
 from penstock.schedule.choose import Chooser, Features
-from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
+from penstock.schedule.executors import Executors
+from penstock.schedule.graph_executor import Batch
 from penstock.schedule.price import Price
 from penstock.schedule.retry import Retry
-from penstock.schedule.versioned import Batch
 from penstock.workloads import StreamingLedger
 
 # A batch as it is when all is well: many dear events that reach different records.
@@ -178,7 +178,7 @@ def test_a_batch_is_sampled_where_those_before_it_say_nothing_of_it(monkeypatch:
     deposits = StreamingLedger(cost_us=1.0, batch=4_000, keys=5_000, transfer_ratio=0.0, abort_ratio=0.0)
     with opened(deposits) as db:
         db.warm()
-        adaptive = db._conductor.groups[0][1]
+        adaptive = db._engine.scheduler.groups[0][1]
         sampled = []
 
         def sample(running: Any, start: int) -> int:
@@ -214,7 +214,7 @@ def test_small_batches_that_are_alike_run_as_the_first_of_them_did(monkeypatch: 
     knobs = StreamingLedger(cost_us=10.0, batch=600, keys=5_000, abort_ratio=0.0)
     with opened(knobs) as db:
         db.warm()
-        adaptive = db._conductor.groups[0][1]
+        adaptive = db._engine.scheduler.groups[0][1]
         price, looked, look = adaptive.price, [], Chooser.choose
 
         def choose(chooser: Chooser, features: Features) -> Any:
@@ -238,7 +238,7 @@ def test_a_batch_too_small_for_a_graph_is_heard_only_if_it_is_not_as_thought(mon
     """Twice in a row, for one may have been held up; and so is the one behind them, which tells whether these were."""
     knobs = StreamingLedger(cost_us=0.0, batch=1_000, keys=5_000, abort_ratio=0.0)
     with opened(knobs) as db:
-        adaptive = db._conductor.groups[0][1]
+        adaptive = db._engine.scheduler.groups[0][1]
         price, heard, why = adaptive.price, [], []
         taken = iter([100, 101, 99, 200, 100, 60, 61, 62, 63, 64])
 
@@ -276,11 +276,11 @@ def test_what_a_small_batch_is_waiting_for_is_not_repeated(monkeypatch: pytest.M
     """As long as the kernels are missing, every batch asks for them."""
     asked = []
 
-    def missing(compiled: Compiled, threads: int, *, sure: bool) -> str:
+    def missing(compiled: Executors, threads: int, *, sure: bool) -> str:
         asked.append(sure)
         return "not there"
 
-    monkeypatch.setattr(Compiled, "missing", missing)
+    monkeypatch.setattr(Executors, "missing", missing)
     knobs = StreamingLedger(cost_us=10.0, batch=600, keys=5_000, abort_ratio=0.0)
     with opened(knobs) as db:
         for number in range(5):
@@ -296,7 +296,7 @@ def test_events_that_become_dear_are_not_run_as_the_cheap_ones_were(
     dear = replace(cheap, cost_us=5.0, batch=batch)
     with opened(cheap) as db:
         db.warm()
-        adaptive, one = db._conductor.groups[0][1], 80e-9
+        adaptive, one = db._engine.scheduler.groups[0][1], 80e-9
 
         def timed(running: Any, start: int, stop: int) -> float:
             type(adaptive)._timed(adaptive, running, start, stop)
@@ -346,7 +346,7 @@ def test_late_events_say_nothing_of_what_the_others_cost(batch: int) -> None:
     knobs = StreamingLedger(cost_us=10.0, batch=batch, keys=20, transfer_ratio=1.0, theta=1.0, abort_ratio=0.0)
     with opened(knobs) as db:
         db.warm()
-        price = db._conductor.groups[0][1].price
+        price = db._engine.scheduler.groups[0][1].price
         last = 0
 
         def run(number: int, late: int = 0) -> Any:
@@ -426,7 +426,7 @@ def test_large_batches_that_are_alike_are_looked_at_every_other_time(monkeypatch
     knobs = StreamingLedger(cost_us=10.0, batch=2_500, keys=50_000, theta=0.0, transfer_ratio=1.0, abort_ratio=0.0)
     with opened(knobs) as db:
         db.warm()
-        adaptive = db._conductor.groups[0][1]
+        adaptive = db._engine.scheduler.groups[0][1]
         looked, look = [], Chooser.choose
 
         def choose(chooser: Chooser, features: Features) -> Any:
@@ -470,7 +470,7 @@ def test_what_a_graph_is_like_is_told_by_a_part_of_it(keys: int, chained: bool) 
     with opened(knobs) as db:
         db.warm()
         db.run(knobs.events(), policy=ps.Policy.adaptive(2))
-        found = db._conductor.groups[0][1].chooser.found
+        found = db._engine.scheduler.groups[0][1].chooser.found
     assert found is not None and found.accesses == 2.0
     if chained:
         assert found.chain == found.path == found.strata == found.rounds == found.events
@@ -480,7 +480,7 @@ def test_what_a_graph_is_like_is_told_by_a_part_of_it(keys: int, chained: bool) 
 
 def test_late_events_at_the_head_of_a_batch_do_not_hide_what_the_others_reach() -> None:
     with opened(StreamingLedger(keys=10)) as db:
-        versioned = db._conductor.groups[0][1].compiled.versioned
+        versioned = db._engine.scheduler.groups[0][1].executors.graph
         late = np.full(3_000, LATE, np.uint8)
         assert versioned.accesses(np.concatenate([late, np.zeros(1_000, np.uint8)])) == pytest.approx(0.5, rel=0.05)
         assert versioned.accesses(late) == 0.0

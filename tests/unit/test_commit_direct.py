@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.commit import Disk, direct
+from penstock.commit import Disk
+from penstock.commit import o_direct as direct
 
 SIZES = [
     0,

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock import engine
+from penstock import database as engine
 from penstock.errors import StateError
 from penstock.execute import modules
 from penstock.state import tables as tables_module
@@ -617,7 +617,7 @@ def test_a_batch_may_insert_more_than_there_is_room_for(shape: str) -> None:
 
 
 def test_deleted_slots_are_used_again(db: Any) -> None:
-    state = db._tables["Account"]
+    state = db._engine.tables["Account"]
     for k in range(30):
         some = ids(400 * k, 400)
         db.run([Open(ts=1, ids=some, owner="x")])
@@ -627,7 +627,7 @@ def test_deleted_slots_are_used_again(db: Any) -> None:
 
 
 def test_slots_deleted_and_used_within_one_batch(db: Any) -> None:
-    state = db._tables["Account"]
+    state = db._engine.tables["Account"]
     for k in range(10):
         some = ids(100 * k, 100)
         db.run([e for i in range(2) for e in (Open(ts=2 * i, ids=some, owner="x"), Close(ts=2 * i + 1, ids=some))])
@@ -652,7 +652,7 @@ def test_strings_that_nobody_holds_are_forgotten(monkeypatch: pytest.MonkeyPatch
             assert_same_tables(db.table(Account), reference.table(Account), ["id"])
             assert_same_tables(db.table(Note), reference.table(Note), ["account", "number"])
         # 25 batches met some 1800 texts; about 120 are held.
-        assert db._tables.strings.count < 700
+        assert db._engine.tables.strings.count < 700
 
 
 def test_strings_are_forgotten_in_a_durable_database_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 import penstock as ps
 from penstock import DeclarationError
 from penstock.execute.codegen import generate, subroutines
-from penstock.execute.codegen.pieces import cuts
+from penstock.schedule.codegen.fragments import cuts
 from penstock.testing import check
 
 HEAD = """

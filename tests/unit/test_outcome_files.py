@@ -17,10 +17,10 @@ from penstock.commit.identity import IDENTITY
 from penstock.commit.sealed import seal
 from penstock.declare.model import TEXT
 from penstock.errors import StateError
-from penstock.publish.behind import Behind
 from penstock.publish.files import OutcomeFiles, plain
-from penstock.publish.kept import from_log, to_log
 from penstock.publish.manifest import MANIFEST, check_outcomes
+from penstock.spark.outcome_writer import OutcomeWriter
+from penstock.store.outcome_codec import from_log, to_log
 
 
 def some_outcomes(ts: pa.Array, texts: int = 2) -> pa.Table:
@@ -76,7 +76,7 @@ def test_a_failure_behind_is_told_to_whoever_waits() -> None:
     def fail() -> None:
         raise StateError("no room")
 
-    behind = Behind()
+    behind = OutcomeWriter()
     behind.put(fail)
     for tell in (behind.wait, behind.wait, lambda: behind.put(fail), behind.close):
         with pytest.raises(StateError, match="no room"):

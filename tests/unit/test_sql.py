@@ -13,8 +13,8 @@ import pytest
 
 from penstock.cli.pipeline import app_of
 from penstock.errors import InputError
-from penstock.publish.view import View
 from penstock.state import sql
+from penstock.state.view import View
 
 TABLES = {"Account": pa.table({"id": ["a", "b"], "balance": [1, 2]})}
 VIEW = View(7, TABLES)

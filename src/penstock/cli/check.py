@@ -11,11 +11,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from penstock.check.check import check
+from penstock.check.findings import Finding, Report, versions
+from penstock.check.verify import to_verify
 from penstock.commit import Disk
-from penstock.commit.check import check
-from penstock.commit.findings import Finding, Report, versions
 from penstock.commit.identity import IDENTITY, LOG
-from penstock.commit.verify import to_verify
 from penstock.errors import StateError
 from penstock.spark.check import check_beside, check_outcome_files
 

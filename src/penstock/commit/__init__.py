@@ -1,22 +1,9 @@
 """The durable side: a batch is on disk, or it never happened. Read `journal.py` first."""
 
 from penstock.commit.disk import Disk
-from penstock.commit.findings import Finding
 from penstock.commit.journal import RETAIN, SNAPSHOT_EVERY, Journal
 from penstock.commit.log import Segment
 from penstock.commit.recover import Recovery
-from penstock.commit.scrub import SCRUB, Scrub
 from penstock.commit.snapshot import Snapshot
 
-__all__ = [
-    "RETAIN",
-    "SCRUB",
-    "SNAPSHOT_EVERY",
-    "Disk",
-    "Finding",
-    "Journal",
-    "Recovery",
-    "Scrub",
-    "Segment",
-    "Snapshot",
-]
+__all__ = ["RETAIN", "SNAPSHOT_EVERY", "Disk", "Journal", "Recovery", "Segment", "Snapshot"]

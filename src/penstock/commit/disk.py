@@ -37,7 +37,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from penstock.commit.direct import write_direct
+from penstock.commit.o_direct import write_direct
 from penstock.errors import StateError
 
 # What a user can do about an error of the disk.

@@ -60,7 +60,7 @@ SNAPSHOT_EVERY = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PendingSegment:
     """A commit that is on disk, but not yet under the name that makes it one."""
 
     seq: int
@@ -152,7 +152,7 @@ class Journal:
         """Durable on return. `header` says kind ("batch" | "load") and id, and what else the caller wants back."""
         self.finish(self.prepare(header, parts))
 
-    def prepare(self, header: dict[str, Any], parts: dict[str, pa.Table]) -> Prepared:
+    def prepare(self, header: dict[str, Any], parts: dict[str, pa.Table]) -> PendingSegment:
         """All of the next commit but its name: it has not happened, and does not, unless `finish` is called."""
         lock = self._writer()
         seq = self.seq + 1
@@ -160,7 +160,7 @@ class Journal:
         encoded = encode(stamped, parts)
         named = {name: stamped[name] for name in ("kind", "version", "id", "last_id", "previous", "directory")}
         entry = Entry(**named, size=encoded.size, hash=encoded.hash)
-        prepared = Prepared(seq, self.path / LOG / f"{seq:012d}.{lock.tag}.open", entry)
+        prepared = PendingSegment(seq, self.path / LOG / f"{seq:012d}.{lock.tag}.open", entry)
         with self._breaking():
             try:
                 self._disk.write_new(prepared.file, encoded.pieces)
@@ -169,7 +169,7 @@ class Journal:
                 raise
         return prepared
 
-    def finish(self, prepared: Prepared) -> None:
+    def finish(self, prepared: PendingSegment) -> None:
         """Durable on return."""
         lock, seq, entry = self._writer(), prepared.seq, prepared.entry
         with self._breaking():
@@ -186,12 +186,12 @@ class Journal:
                     self._index.add(seq, entry)
                     self._disk.overwrite(self.path / HEAD, head_bytes(seq, entry.hash))
 
-    def forget(self, prepared: Prepared) -> None:
+    def forget(self, prepared: PendingSegment) -> None:
         """What was prepared is not to happen; or has, under its own name."""
         with suppress(FileNotFoundError):
             self._disk.unlink(prepared.file)
 
-    def _discard(self, prepared: Prepared) -> None:
+    def _discard(self, prepared: PendingSegment) -> None:
         """As `forget`, after a failure, which is to be told: the next writer removes the file otherwise."""
         with suppress(OSError, StateError):
             self.forget(prepared)
@@ -350,7 +350,7 @@ class Journal:
             self._broken = True
             raise
 
-    def _link(self, prepared: Prepared) -> None:
+    def _link(self, prepared: PendingSegment) -> None:
         final = segment_path(self.path, prepared.seq)
         try:
             self._disk.link(prepared.file, final)

@@ -20,7 +20,7 @@ import pyarrow.types as at
 
 from penstock.declare.types import INT_MAX, INT_MIN, Type
 from penstock.errors import InputError
-from penstock.execute.sound import refuse_unsound
+from penstock.execute.validate import refuse_unsound
 
 # Strings that came dictionary-encoded stay so where the caller asks for it.
 DICTIONARY = pa.dictionary(pa.int32(), pa.string())

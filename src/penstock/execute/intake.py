@@ -26,11 +26,11 @@ from penstock.declare.model import Column, EventDef, Program, TableDef
 from penstock.declare.objects import Event, EventType
 from penstock.errors import InputError
 from penstock.execute.casting import column, values
-from penstock.execute.sound import JUDGED, refuse_unsound
+from penstock.execute.validate import JUDGED, refuse_unsound
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class EventBatch:
     """The events of one type in a batch."""
 
     event: EventDef
@@ -42,7 +42,7 @@ class Arrived:
         return self.table.column(self.event.place(name))
 
 
-def events(program: Program, batch: Any, *, sound: bool = False) -> list[Arrived]:
+def events(program: Program, batch: Any, *, sound: bool = False) -> list[EventBatch]:
     """The batch by type of event; InputError if any of it cannot be taken. sound: tables whose values were looked at
     before, since they come from a log."""
     if isinstance(batch, Mapping):
@@ -77,7 +77,7 @@ def key(table: TableDef, parts: tuple[Any, ...]) -> pa.Table:
     return pa.table(arrays, names=[c.name for c in table.keys])
 
 
-def _from_events(program: Program, batch: list[Any]) -> list[Arrived]:
+def _from_events(program: Program, batch: list[Any]) -> list[EventBatch]:
     places: dict[str, list[int]] = {}
     found: dict[str, EventDef] = {}
     for i, event in enumerate(batch):
@@ -92,7 +92,7 @@ def _from_events(program: Program, batch: list[Any]) -> list[Arrived]:
             _event(program, event.definition, f"event {i}")
         places[event.definition.name].append(i)
     return [
-        Arrived(event, _table_of_values(event, [batch[i].values for i in at], at), np.array(at, np.int64))
+        EventBatch(event, _table_of_values(event, [batch[i].values for i in at], at), np.array(at, np.int64))
         for event, at in ((found[name], at) for name, at in places.items())
     ]
 
@@ -112,8 +112,8 @@ def _table_of_values(event: EventDef, records: list[dict[str, Any]], places: lis
     return pa.Table.from_arrays(arrays, schema=event.arrow())
 
 
-def _from_tables(program: Program, batch: Mapping[Any, Any], sound: bool) -> list[Arrived]:
-    out: list[Arrived] = []
+def _from_tables(program: Program, batch: Mapping[Any, Any], sound: bool) -> list[EventBatch]:
+    out: list[EventBatch] = []
     start = 0
     for who, data in batch.items():
         event = _event(program, who, f"app '{program.name}'")
@@ -125,7 +125,7 @@ def _from_tables(program: Program, batch: Mapping[Any, Any], sound: bool) -> lis
             table = _table_of_values(event, data, range(len(data)))
         else:
             table = _event_table(event, _arrow(data, where), where, sound)
-        out.append(Arrived(event, table, np.arange(start, start + table.num_rows, dtype=np.int64)))
+        out.append(EventBatch(event, table, np.arange(start, start + table.num_rows, dtype=np.int64)))
         start += table.num_rows
     return out
 

@@ -18,9 +18,9 @@ from penstock.errors import DeclarationError
 from penstock.execute import kernels, steps
 from penstock.execute.codegen.layout import FULL_LOG, LOG_SIZE, Argument, table_arguments
 from penstock.execute.codegen.program import generate
-from penstock.execute.intake import Arrived
+from penstock.execute.intake import EventBatch
 from penstock.execute.modules import load_module, numba_is_extended
-from penstock.execute.order import Ordered
+from penstock.execute.order import OrderedBatch
 from penstock.plan.ir import Plan
 from penstock.state import hashing, jit, prefetch, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
@@ -41,7 +41,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class BatchContext:
     """A batch in the middle of running: the state, what was made of it so far, and what kernels take."""
 
     tables: Tables
@@ -107,7 +107,7 @@ class Kernel:
 
     # -- running ----------------------------------------------------------------------------
 
-    def encode(self, tables: Tables, batch: Ordered) -> dict[str, Any]:
+    def encode(self, tables: Tables, batch: OrderedBatch) -> dict[str, Any]:
         """The batch's fields as lanes."""
         given = {a.event.name: a for a in batch.arrived}
         lanes: dict[str, Any] = {}
@@ -118,7 +118,7 @@ class Kernel:
                 lanes |= field.absent
         return lanes
 
-    def begin(self, tables: Tables, batch: Ordered, lanes: dict[str, Any], number: int) -> Running:
+    def begin(self, tables: Tables, batch: OrderedBatch, lanes: dict[str, Any], number: int) -> BatchContext:
         n, code = batch.count, np.zeros(batch.count, np.int32)
         literals = tables.strings.intern(self._literals) if self.layout.literals else _NO_LITERALS
         fixed = {"batch": number, "kind": batch.kind, "pos": batch.pos, "code": code, "literals": literals}
@@ -126,9 +126,9 @@ class Kernel:
         for values, given, lane in self._returns:
             fixed[values], fixed[given] = field = np.zeros(n, lane), np.zeros(n, np.bool_)
             fields.append(field)
-        return Running(tables, Result(code, tuple(fields)), self._parts, fixed | lanes, n)
+        return BatchContext(tables, Result(code, tuple(fields)), self._parts, fixed | lanes, n)
 
-    def run(self, running: Running, start: int = 0, stop: int | None = None) -> None:
+    def run(self, running: BatchContext, start: int = 0, stop: int | None = None) -> None:
         """Run these events of a batch, one after the other."""
         stop = running.count if stop is None else stop
         while start < stop:
@@ -158,7 +158,7 @@ class _Field:
     offsets: str  # of a list
     absent: dict[str, Any]  # the lanes where a batch has no such event
 
-    def put(self, lanes: dict[str, Any], arrived: Arrived, tables: Tables) -> None:
+    def put(self, lanes: dict[str, Any], arrived: EventBatch, tables: Tables) -> None:
         """The field's values, which are not null, and for a list where each begins."""
         array = one_chunk(arrived.table.column(self.place))
         valid = validity(array)

@@ -15,16 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.declare.model import MAX_EVENTS, Program
-from penstock.execute.intake import Arrived
+from penstock.execute.intake import EventBatch
 from penstock.state.arrow import one_chunk, times
 from penstock.state.jit import kernel
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class OrderedBatch:
     """The events of a batch in the order in which they run."""
 
-    arrived: tuple[Arrived, ...]
+    arrived: tuple[EventBatch, ...]
     kind: Any  # uint8: which event of the program; LATE is added for those that come too late to run
     pos: Any  # int64: which row of its table
     ts: Any  # int64
@@ -150,12 +150,12 @@ def _lay_out(given: Any, place: Any, ends: Any, kinds: Any, kind: Any, pos: Any,
         kind[i], pos[i], ts[i] = kinds[t], at - start, given[at]
 
 
-def order(program: Program, arrived: list[Arrived], late: list[Any] | None = None) -> Ordered:
+def order(program: Program, arrived: list[EventBatch], late: list[Any] | None = None) -> OrderedBatch:
     """late: for each of `arrived`, which of its rows are late; None for none."""
     marks = _marks(arrived, late)
     arrived = [a for a in arrived if a.table.num_rows]
     if not arrived:
-        return Ordered((), np.zeros(0, np.uint8), _NO_ROWS, _NO_ROWS, None)
+        return OrderedBatch((), np.zeros(0, np.uint8), _NO_ROWS, _NO_ROWS, None)
     columns = [times(a.column(a.event.order)) for a in arrived]
     given = columns[0] if len(columns) == 1 else np.concatenate(columns)
     n, ends = given.size, np.array(list(accumulate(map(len, columns))))
@@ -166,10 +166,10 @@ def order(program: Program, arrived: list[Arrived], late: list[Any] | None = Non
     _lay_out(given, place, ends, np.array([program.kind(a.event.name) for a in arrived], np.uint8), kind, pos, ts)
     if marks is not None:
         kind[marks[place] if place.size else marks] |= LATE
-    return Ordered(tuple(arrived), kind, pos, ts, place if place.size else None)
+    return OrderedBatch(tuple(arrived), kind, pos, ts, place if place.size else None)
 
 
-def _in_turn(arrived: list[Arrived]) -> bool:
+def _in_turn(arrived: list[EventBatch]) -> bool:
     """Whether the tables' rows, one table after the other, lie in the order in which they arrived."""
     start = 0
     for a in arrived:
@@ -179,7 +179,7 @@ def _in_turn(arrived: list[Arrived]) -> bool:
     return True
 
 
-def _marks(arrived: list[Arrived], late: list[Any] | None) -> Any:
+def _marks(arrived: list[EventBatch], late: list[Any] | None) -> Any:
     """The late rows of all tables, one after the other."""
     if late is None or all(one is None for one in late):
         return None
@@ -187,7 +187,7 @@ def _marks(arrived: list[Arrived], late: list[Any] | None) -> Any:
     return np.concatenate([n if one is None else one for n, one in zip(none, late, strict=True)])
 
 
-def _by_id(arrived: list[Arrived], ts: Any, place: Any) -> Any:
+def _by_id(arrived: list[EventBatch], ts: Any, place: Any) -> Any:
     """Put events of one ts in order of (has an id, id, arrival). They are already if none has an id and rows lie in the
     order in which they arrived, for sorting was stable."""
     ordered = place if place.size else np.arange(ts.size)
@@ -206,7 +206,7 @@ def _by_id(arrived: list[Arrived], ts: Any, place: Any) -> Any:
     return out
 
 
-def _ids(arrived: list[Arrived], rows: Any) -> pa.Array:
+def _ids(arrived: list[EventBatch], rows: Any) -> pa.Array:
     """The ids of these rows of all tables, null for events without one."""
     kind = next((a.table.schema.field(a.event.id).type for a in arrived if a.event.id), pa.int64())
     kind = pa.string() if pa.types.is_dictionary(kind) else kind
@@ -219,7 +219,7 @@ def _ids(arrived: list[Arrived], rows: Any) -> pa.Array:
     return pa.concat_arrays(parts).take(pa.array(rows))
 
 
-def titles(program: Program, batch: Ordered) -> list[str]:
+def titles(program: Program, batch: OrderedBatch) -> list[str]:
     """Each event as a person would write it, in order."""
     tables = {program.kind(a.event.name): a for a in batch.arrived}
     out = []

@@ -24,7 +24,7 @@ from penstock.declare import objects
 from penstock.declare.model import EventDef, Program, TableDef
 from penstock.errors import Aborted, InputError
 from penstock.execute import intake
-from penstock.execute.asked import Asked
+from penstock.execute.request import BatchRequest
 from penstock.execute.uncompiled import EventView, Key, Row, Transaction, uncompiled
 from penstock.execute.values import convert, lift, lower
 from penstock.state.sql import read
@@ -80,7 +80,7 @@ class Reference:
         self, batch: Any, policy: Any = None, id: Any = None, *, watermark: int | None = None, flush: bool = False
     ) -> pa.Table:
         """Run one batch; its outcomes. A batch id that ran before changes nothing and gives its outcomes again."""
-        Asked(id=id, watermark=watermark, flush=flush).checked()
+        BatchRequest(id=id, watermark=watermark, flush=flush).checked()
         if id is not None and id in self._outcomes:
             return self._outcomes[id]
         new = self._arrive(intake.events(self.program, batch))
@@ -120,7 +120,7 @@ class Reference:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _arrive(self, arrived: list[intake.Arrived]) -> list[Arrival]:
+    def _arrive(self, arrived: list[intake.EventBatch]) -> list[Arrival]:
         out = []
         for one in arrived:
             event = one.event

@@ -44,18 +44,18 @@ def touch(written: Any, dirty: Any, n: Any, row: Any, batch: Any) -> Any:
 
 
 @kernel
-def bury(flags: Any, graves: Any, n: Any, row: Any) -> Any:
-    """A row dies; list it once among the batch's graves."""
+def bury(flags: Any, tombstones: Any, n: Any, row: Any) -> Any:
+    """A row dies; list it once among the batch's tombstones."""
     if flags[row] & np.uint8(2) == 0:
-        graves[n] = np.int64(row)
+        tombstones[n] = np.int64(row)
         n += 1
     flags[row] = np.uint8(2)
     return n
 
 
 @kernel
-def lay(slots: Any, flags: Any, graves: Any, free: Any, meta: Any, at: Any, tag: Any) -> Any:
-    """A dead record at an empty slot, listed among the batch's graves: gone after the batch unless it comes to life."""
+def lay(slots: Any, flags: Any, tombstones: Any, free: Any, meta: Any, at: Any, tag: Any) -> Any:
+    """A dead record at an empty slot, listed a tombstone: gone after the batch unless it comes to life."""
     meta[4] += 1
     if meta[1] > 0:
         meta[1] -= 1
@@ -66,6 +66,6 @@ def lay(slots: Any, flags: Any, graves: Any, free: Any, meta: Any, at: Any, tag:
     slots[at] = tag
     slots[at + ONE] = -2 - row
     flags[row] = np.uint8(2)
-    graves[meta[3]] = row
+    tombstones[meta[3]] = row
     meta[3] += 1
     return row

@@ -26,7 +26,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Foresight:
+class AccessSet:
     """The sites of one transaction: those outside loops first, then those of each loop in turn."""
 
     sites: tuple[Site, ...]
@@ -42,7 +42,7 @@ class Foresight:
         return next(s for s in self.sites if row in s.rows)
 
 
-def foresee(transaction: TransactionPlan) -> Foresight | None:
+def foresee(transaction: TransactionPlan) -> AccessSet | None:
     """None where a key cannot be known before the transaction runs."""
     if unforeseen(transaction.block):
         return None
@@ -62,7 +62,7 @@ def foresee(transaction: TransactionPlan) -> Foresight | None:
     ]
     order = tuple(dict.fromkeys(s.loop for s in sites if s.loop is not None))
     sites.sort(key=lambda s: -1 if s.loop is None else order.index(s.loop))
-    return Foresight(tuple(sites), order)
+    return AccessSet(tuple(sites), order)
 
 
 def unforeseen(block: Block) -> dict[int, str]:

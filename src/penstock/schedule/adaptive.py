@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from penstock.execute.native import Kernel, Running
+from penstock.execute.native import BatchContext, Kernel
 from penstock.execute.order import LATE
 from penstock.schedule.alike import Alike
 from penstock.schedule.choose import LITTLE, Choice, Chooser, Features, policy, too_little
-from penstock.schedule.compiled import Compiled
 from penstock.schedule.costs import Costs
-from penstock.schedule.policy import Conducted, Policy
+from penstock.schedule.executors import Executors
+from penstock.schedule.graph_executor import Batch
+from penstock.schedule.policy import Policy, RunSummary
 from penstock.schedule.price import SAME, STOPPED, Price
 from penstock.schedule.retry import Retry
-from penstock.schedule.versioned import Batch
 
 # The first events of a batch, run serially, tell what one costs: few if they are dear; in a small batch, none. A sample
 # should take so many times what calling the kernel does.
@@ -34,16 +34,16 @@ _ABOUT, _HEARD = 0.7, 2
 # A graph that much larger than any before lies in memory that is touched for the first time: it says nothing of others.
 _LARGER = 1.2
 
-ALL_LATE = Conducted(Policy.serial(), "all of it came too late to run")
-_NOTHING = Conducted(Policy.serial(), "")
+ALL_LATE = RunSummary(Policy.serial(), "all of it came too late to run")
+_NOTHING = RunSummary(Policy.serial(), "")
 _NONE = 0, _NOTHING, 0
 
 
 class Adaptive:
     """One group of transactions: what its events cost and how they fare, and the policy that suits them."""
 
-    def __init__(self, kernel: Kernel, compiled: Compiled, costs: Costs) -> None:
-        self.kernel, self.compiled = kernel, compiled
+    def __init__(self, kernel: Kernel, compiled: Executors, costs: Costs) -> None:
+        self.kernel, self.executors = kernel, compiled
         self.chooser = Chooser(costs)
         self.price, self.alike, self.retry = Price(), Alike(), Retry()
         self._lists = 1.0  # records that an event reaches, for each that is known without looking into its lists
@@ -54,7 +54,7 @@ class Adaptive:
         self._reached = 0.0  # records that an event of the last large batch reached, if its lists had one each
         self._largest = 0  # events of the largest graph so far
 
-    def run(self, running: Running, threads: int) -> Conducted:
+    def run(self, running: BatchContext, threads: int) -> RunSummary:
         cost = self.price.one
         if cost is not None and cost * running.count < LITTLE:
             return self._little(running, cost)
@@ -70,7 +70,7 @@ class Adaptive:
             self.alike.none_follows()  # what was thought of it is not so
         return self._last
 
-    def _run(self, running: Running, threads: int, late: int) -> Conducted:
+    def _run(self, running: BatchContext, threads: int, late: int) -> RunSummary:
         """late: events at the head that have nothing to do, and are through with it."""
         if threads < 2:
             return self._plainly(running, late, "there is one core")
@@ -81,7 +81,7 @@ class Adaptive:
         self.price.looked = not (self.price.settled() and self.alike.as_the_last(events, threads))
         if not self.price.looked:
             return self._again(running, late)
-        reached = self.compiled.versioned.accesses(running.fixed["kind"][late:])
+        reached = self.executors.graph.accesses(running.fixed["kind"][late:])
         news = large and self._are_others(reached)
         features = self._features(events, threads, reached)
         kin = self.alike.look(events, threads)
@@ -112,20 +112,20 @@ class Adaptive:
         if not self.price.odd:
             self.alike.some_follow()
 
-    def _again(self, running: Running, late: int) -> Conducted:
+    def _again(self, running: BatchContext, late: int) -> RunSummary:
         policy, why = self._last.policy, self._last.why
         if policy.scheme == "serial":
             if not self._worth:
                 self.retry.seems_dear()
             return self._serially(running, late, Choice(policy, why))
-        batch = self.compiled.versioned.begin(running, policy, late, running.count)
+        batch = self.executors.graph.begin(running, policy, late, running.count)
         spent = batch.run(batch.graph())
         self._hear(batch)
-        return Conducted(policy, why, spent)
+        return RunSummary(policy, why, spent)
 
     # -- without a graph --------------------------------------------------------------------
 
-    def _little(self, running: Running, cost: float) -> Conducted:
+    def _little(self, running: BatchContext, cost: float) -> RunSummary:
         """The short way of a batch that no graph could be worth: one that takes 0.1 ms feels every line of Python."""
         took, thought = self._timed(running, 0, running.count), cost * running.count
         as_thought = _ABOUT * thought < took < thought / _ABOUT
@@ -137,14 +137,14 @@ class Adaptive:
         self._took(running, 0, took)
         self.alike.none_follows()
         self._worth, self.chooser.last = 0, "serial"
-        told = Conducted(policy("serial", 1), too_little(running.count, self.price.one or cost))
+        told = RunSummary(policy("serial", 1), too_little(running.count, self.price.one or cost))
         self._little_one = running.count, told, 0 if as_thought else _HEARD
         return told
 
-    def _plainly(self, running: Running, done: int, why: str) -> Conducted:
+    def _plainly(self, running: BatchContext, done: int, why: str) -> RunSummary:
         return self._serially(running, done, self.chooser.serial(why))
 
-    def _too_dear(self, running: Running, features: Features, done: int) -> Conducted:
+    def _too_dear(self, running: BatchContext, features: Features, done: int) -> RunSummary:
         self._worth = 0
         ran = self._plainly(running, done, too_little(features.events, features.cost))
         self.retry.seems_dear()
@@ -154,17 +154,17 @@ class Adaptive:
             self.chooser.forget(features)
         return ran
 
-    def _serially(self, running: Running, done: int, choice: Choice) -> Conducted:
+    def _serially(self, running: BatchContext, done: int, choice: Choice) -> RunSummary:
         self._took(running, done, self._timed(running, done, running.count))
-        return Conducted(choice.policy, choice.why)
+        return RunSummary(choice.policy, choice.why)
 
-    def _took(self, running: Running, done: int, took: float) -> None:
+    def _took(self, running: BatchContext, done: int, took: float) -> None:
         """The serial loop ran the rest of a batch."""
         self.retry.ran_without(took / (running.count - done))
         ratio = _aborted(running, done) if running.count >= _SAMPLED else self.alike.abort_ratio
         self.price.ran(took, running.count - done, ratio)
 
-    def _sample(self, running: Running, done: int) -> int:
+    def _sample(self, running: BatchContext, done: int) -> int:
         """Run the next events serially to see what one costs; where that ends."""
         self._timed(running, done, done + 1)  # the first call of all takes twice as long
         calling, one = self._timed(running, done + 1, done + 2), 0.0
@@ -179,7 +179,7 @@ class Adaptive:
         self.price.sampled(one)
         return done
 
-    def _timed(self, running: Running, start: int, stop: int) -> float:
+    def _timed(self, running: BatchContext, start: int, stop: int) -> float:
         begun = time.perf_counter()
         self.kernel.run(running, start, stop)
         return time.perf_counter() - begun
@@ -192,11 +192,11 @@ class Adaptive:
             cost=self.price.one or 0.0,
             threads=threads,
             accesses=self._lists * reached,
-            cut=self.compiled.versioned.cuts.any,
+            cut=self.executors.graph.cuts.any,
             abort_ratio=self.alike.abort_ratio,
         )
 
-    def _rest(self, running: Running, features: Features, done: int) -> Conducted:
+    def _rest(self, running: BatchContext, features: Features, done: int) -> RunSummary:
         """What is left of a batch once the cost of an event is known."""
         small = self.alike.events < _SAMPLED
         if not self.chooser.worth_a_graph(features):
@@ -204,13 +204,13 @@ class Adaptive:
                 self._settle()
             return self._too_dear(running, features, done)
         self._worth += 1
-        missing = self.compiled.missing(features.threads, sure=self._worth > 1 or not small)
+        missing = self.executors.missing(features.threads, sure=self._worth > 1 or not small)
         if missing:
             return self._plainly(running, done, missing)
         if small:
             self._settle()
         any_graph = policy("bfs/transaction/eager", features.threads)
-        batch = self.compiled.versioned.begin(running, any_graph, done, running.count)
+        batch = self.executors.graph.begin(running, any_graph, done, running.count)
         graph = batch.graph()
         found = batch.features(graph, features)
         if found.accesses and features.accesses:
@@ -241,7 +241,7 @@ class Adaptive:
             self.alike.fewer_follow()
         elif not small and self.chooser.last == before:
             self.alike.next_follows()
-        return Conducted(choice.policy, choice.why, spent)
+        return RunSummary(choice.policy, choice.why, spent)
 
     def _hear(self, batch: Batch) -> None:
         """What a batch that ran by a graph says of an event's cost."""
@@ -266,6 +266,6 @@ def _late(kind: Any) -> int:
     return int(np.count_nonzero(kind >= LATE)) if kind[0] >= LATE else 0
 
 
-def _aborted(running: Running, start: int) -> float:
+def _aborted(running: BatchContext, start: int) -> float:
     """The share of events, from one on, that aborted."""
     return float(np.count_nonzero(running.result.code[start:])) / (running.count - start)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.schedule.graph import Graph, Memory, Pieces
+from penstock.schedule.graph import Fragments, Graph, GraphBuffers
 from penstock.state.jit import borrowed, kernel
 
 
@@ -25,7 +25,7 @@ class Chains(NamedTuple):
     cyclic: Any  # whether chains had to be merged
 
 
-def chains(memory: Memory, g: Graph, p: Pieces) -> Chains:
+def chains(memory: GraphBuffers, g: Graph, p: Fragments) -> Chains:
     pieces = p.owner.size
     group = memory.take("group", pieces)
     groups = int(_groups(g, p, group))
@@ -46,7 +46,7 @@ def chains(memory: Memory, g: Graph, p: Pieces) -> Chains:
 
 
 @kernel
-def _groups(g: Graph, p: Pieces, group: Any) -> Any:
+def _groups(g: Graph, p: Fragments, group: Any) -> Any:
     """Pieces that touch the same record have the same group; how many groups there are."""
     g, p = borrowed(g), borrowed(p)
     parent = np.arange(group.size)
@@ -73,7 +73,7 @@ def _root(parent: Any, k: Any) -> Any:
 
 
 @kernel
-def _edges(p: Pieces, group: Any) -> Any:
+def _edges(p: Fragments, group: Any) -> Any:
     """From group to group, for every event that is cut."""
     n = 0
     source, target = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -148,7 +148,7 @@ def _components(first: Any, target: Any) -> Any:
 
 
 @kernel
-def _paths(p: Pieces, task: Any, members: Any) -> Any:
+def _paths(p: Fragments, task: Any, members: Any) -> Any:
     """Depth, height and what is waited for, task by task: an edge leads from a lower number to a higher one."""
     p = borrowed(p)
     tasks = members.size - 1

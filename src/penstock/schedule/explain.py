@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from penstock.schedule.graph import Graph, Pieces, depths
+from penstock.schedule.graph import Fragments, Graph, depths
 from penstock.schedule.policy import Policy
 
 
 def explain(
     graph: Graph,
-    pieces: Pieces,
+    pieces: Fragments,
     policy: Policy,
     titles: list[str],
     record: Callable[[int], str],
@@ -27,7 +27,7 @@ class _Explainer:
     def __init__(
         self,
         graph: Graph,
-        pieces: Pieces,
+        pieces: Fragments,
         policy: Policy,
         titles: list[str],
         record: Callable[[int], str],

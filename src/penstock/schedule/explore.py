@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.schedule import atomics
-from penstock.schedule.graph import Graph, Memory, Pieces
+from penstock.schedule.graph import Fragments, Graph, GraphBuffers
 from penstock.state.jit import inlined
 
 BFS, DFS, READY = range(3)
@@ -52,7 +52,7 @@ class State(NamedTuple):
     own: Any
 
 
-def state(memory: Memory, threads: int, explore: int, jitter: int, tasks: int, **arrays: Any) -> State:
+def state(memory: GraphBuffers, threads: int, explore: int, jitter: int, tasks: int, **arrays: Any) -> State:
     nothing = np.zeros(0, np.int64)
     given = {name: arrays.get(name, nothing) for name in State._fields}
     given |= {
@@ -181,7 +181,7 @@ def _fill(s: State, own: Any, top: Any) -> None:
 
 
 @inlined
-def finish(g: Graph, p: Pieces, s: State, me: Any, piece: Any, hint: Any) -> Any:
+def finish(g: Graph, p: Fragments, s: State, me: Any, piece: Any, hint: Any) -> Any:
     """A piece has run: tell what waits for it. The best of the tasks that are ready now, hint among them; or -1."""
     if s.explore == BFS:
         return -1
@@ -209,7 +209,7 @@ def finish(g: Graph, p: Pieces, s: State, me: Any, piece: Any, hint: Any) -> Any
 
 
 @inlined
-def _decide(p: Pieces, s: State, piece: Any, hint: Any) -> Any:
+def _decide(p: Fragments, s: State, piece: Any, hint: Any) -> Any:
     """Chains as tasks: what follows the other pieces of an event in their chains waits for this one's decision."""
     i = p.owner[piece]
     p0 = p.first[i]
@@ -220,7 +220,7 @@ def _decide(p: Pieces, s: State, piece: Any, hint: Any) -> Any:
 
 
 @inlined
-def _release(g: Graph, p: Pieces, s: State, piece: Any, hint: Any) -> Any:
+def _release(g: Graph, p: Fragments, s: State, piece: Any, hint: Any) -> Any:
     """What a piece wrote may be seen."""
     i = p.owner[piece]
     for w in range(g.first[i], g.first[i + 1]):

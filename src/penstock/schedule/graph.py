@@ -39,7 +39,7 @@ class Graph(NamedTuple):
 COMMITTED = 1 << 62
 
 
-class Memory:
+class GraphBuffers:
     """Arrays that one batch leaves to the next."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ def begins(widths: Any, kind: Any, first: Any) -> None:
         first[i + 1] = first[i] + widths[kind[i]]
 
 
-def empty(memory: Memory, first: Any, events: int, entries: int) -> Graph:
+def empty(memory: GraphBuffers, first: Any, events: int, entries: int) -> Graph:
     """A graph to be filled in."""
     names = ("event", "record", "canon", "prev", "next", "rank", "source")
     whole = {name: memory.take(name, entries) for name in names}
@@ -156,7 +156,7 @@ def standing(g: Graph, w: Any) -> Any:
 # -- pieces -------------------------------------------------------------------------------------
 
 
-class Pieces(NamedTuple):
+class Fragments(NamedTuple):
     """How the events are cut. A whole event is one piece; shape 0 means whole, others index the plan's cuts."""
 
     of: Any  # entry -> piece
@@ -191,7 +191,7 @@ def shapes(
 
 
 @kernel
-def deal(box: Any, me: Any, threads: Any, g: Graph, p: Pieces, home: Any) -> Any:
+def deal(box: Any, me: Any, threads: Any, g: Graph, p: Fragments, home: Any) -> Any:
     """The piece of every entry, and the event of every piece. home: shape, site -> piece of the event."""
     if me == ALL:
         return hand(box, threads, handed((box, me, threads, g, p, home)))
@@ -207,7 +207,7 @@ def deal(box: Any, me: Any, threads: Any, g: Graph, p: Pieces, home: Any) -> Any
 
 
 @kernel
-def gates(box: Any, me: Any, threads: Any, p: Pieces, undecided: Any, gate: Any) -> Any:
+def gates(box: Any, me: Any, threads: Any, p: Fragments, undecided: Any, gate: Any) -> Any:
     """What has to happen before a piece's versions may be seen."""
     if me == ALL:
         return hand(box, threads, handed((box, me, threads, p, undecided, gate)))
@@ -224,7 +224,7 @@ def gates(box: Any, me: Any, threads: Any, p: Pieces, undecided: Any, gate: Any)
 
 
 @kernel
-def affected(g: Graph, p: Pieces, active: Any) -> Any:
+def affected(g: Graph, p: Fragments, active: Any) -> Any:
     """The events that must run again after running ahead: those that aborted piece by piece, and all that saw them."""
     g, p = borrowed(g), borrowed(p)
     count = 0
@@ -242,7 +242,7 @@ def affected(g: Graph, p: Pieces, active: Any) -> Any:
 
 
 @kernel
-def waits(box: Any, me: Any, threads: Any, g: Graph, p: Pieces, active: Any, pending: Any) -> Any:
+def waits(box: Any, me: Any, threads: Any, g: Graph, p: Fragments, active: Any, pending: Any) -> Any:
     """How many versions, and pieces of its own event, each piece waits for; those of events not active wait forever."""
     if me == ALL:
         return hand(box, threads, handed((box, me, threads, g, p, active, pending)))
@@ -262,7 +262,7 @@ def waits(box: Any, me: Any, threads: Any, g: Graph, p: Pieces, active: Any, pen
 
 
 @kernel
-def depths(g: Graph, p: Pieces, active: Any, depth: Any, decided: Any) -> Any:
+def depths(g: Graph, p: Fragments, active: Any, depth: Any, decided: Any) -> Any:
     """Each piece's stratum: one more than the deepest that it waits for; the number of strata."""
     g, p = borrowed(g), borrowed(p)
     levels = 0
@@ -289,7 +289,7 @@ def depths(g: Graph, p: Pieces, active: Any, depth: Any, decided: Any) -> Any:
 
 
 @kernel
-def reaches(box: Any, me: Any, threads: Any, g: Graph, p: Pieces, tails: Any, reach: Any, most: Any) -> Any:
+def reaches(box: Any, me: Any, threads: Any, g: Graph, p: Fragments, tails: Any, reach: Any, most: Any) -> Any:
     """How much of a chain still lies ahead of each piece, on the longest of its chains; most: of each thread's.
 
     A path through the graph may change chains and be longer; but it is the hot record's chain that must not wait,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.execute.native import Result, Running
+from penstock.execute.native import BatchContext, Result
 from penstock.plan.ir import Plan
 
 
@@ -26,17 +26,17 @@ def groups(plan: Plan) -> list[list[int]]:
     return sorted(sorted(events) for events, _, _ in found)
 
 
-def part(running: Running, places: Any) -> Running:
+def part(running: BatchContext, places: Any) -> BatchContext:
     """These events of a batch, as a batch of their own over the same tables."""
     fields = tuple((np.zeros(places.size, v.dtype), np.zeros(places.size, np.bool_)) for v, _ in running.result.fields)
     result = Result(np.zeros(places.size, np.int32), fields)
     own = {"kind": running.fixed["kind"][places], "pos": running.fixed["pos"][places], "code": result.code}
     for k, (values, given) in enumerate(fields):
         own |= {f"o{k}": values, f"h{k}": given}
-    return Running(running.tables, result, running.parts, running.fixed | own, int(places.size))
+    return BatchContext(running.tables, result, running.parts, running.fixed | own, int(places.size))
 
 
-def put_back(running: Running, places: Any, own: Running) -> None:
+def put_back(running: BatchContext, places: Any, own: BatchContext) -> None:
     """What became of a part, to the places that it was taken from."""
     running.result.code[places] = own.result.code
     for (values, given), (new, told) in zip(running.result.fields, own.result.fields, strict=True):

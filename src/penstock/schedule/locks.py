@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.schedule import atomics
-from penstock.schedule.graph import Graph, Memory
+from penstock.schedule.graph import Graph, GraphBuffers
 from penstock.schedule.team import ALL, hand, handed, share
 from penstock.state.hashing import mix
 from penstock.state.jit import borrowed, inlined, kernel
@@ -58,7 +58,7 @@ class Locks(NamedTuple):
     own: Any
 
 
-def locks(memory: Memory, g: Graph, scheme: str, threads: int, size: int, jitter: int) -> Locks:
+def locks(memory: GraphBuffers, g: Graph, scheme: str, threads: int, size: int, jitter: int) -> Locks:
     """Locks for a batch whose claims are still to be found. size: how many things can be locked."""
     nothing = np.zeros(0, np.int64)
     how, entries = SCHEMES[scheme], g.record.size

@@ -103,7 +103,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Conducted:
+class RunSummary:
     """How a batch was run."""
 
     policy: Policy

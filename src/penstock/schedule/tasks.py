@@ -15,15 +15,15 @@ import numpy as np
 
 from penstock.schedule import explore
 from penstock.schedule.chains import chains
-from penstock.schedule.graph import Graph, Pieces, by_height, by_level, depths, gates, reaches, waits
+from penstock.schedule.graph import Fragments, Graph, by_height, by_level, depths, gates, reaches, waits
 
 if TYPE_CHECKING:
-    from penstock.schedule.versioned import Batch
+    from penstock.schedule.graph_executor import Batch
 
 _EXPLORE = {"bfs": explore.BFS, "dfs": explore.DFS, "ready": explore.READY}
 
 
-def prepare(batch: Batch, graph: Graph, pieces: Pieces) -> explore.State:
+def prepare(batch: Batch, graph: Graph, pieces: Fragments) -> explore.State:
     """All events, by the batch's policy."""
     how = _EXPLORE[batch.policy.explore]
     if batch.policy.unit == "chain":
@@ -31,7 +31,7 @@ def prepare(batch: Batch, graph: Graph, pieces: Pieces) -> explore.State:
     return _state(batch, how, _tasks(batch, graph, pieces, batch.all, how))
 
 
-def prepare_again(batch: Batch, graph: Graph, pieces: Pieces, active: Any, by: str) -> explore.State:
+def prepare_again(batch: Batch, graph: Graph, pieces: Fragments, active: Any, by: str) -> explore.State:
     """Some of the events, piece by piece. by: how they are explored."""
     how = _EXPLORE[by]
     return _state(batch, how, _tasks(batch, graph, pieces, active, how))
@@ -39,10 +39,10 @@ def prepare_again(batch: Batch, graph: Graph, pieces: Pieces, active: Any, by: s
 
 def _state(batch: Batch, how: int, arrays: dict[str, Any]) -> explore.State:
     total = arrays.pop("total")
-    return explore.state(batch.memory, batch.threads, how, batch.versioned.jitter, total, **arrays)
+    return explore.state(batch.memory, batch.threads, how, batch.executor.jitter, total, **arrays)
 
 
-def _tasks(batch: Batch, graph: Graph, pieces: Pieces, active: Any, how: int) -> dict[str, Any]:
+def _tasks(batch: Batch, graph: Graph, pieces: Fragments, active: Any, how: int) -> dict[str, Any]:
     """Every piece is a task."""
     tasks = pieces.owner.size
     pending = batch.memory.take("pending", tasks)
@@ -64,7 +64,7 @@ def _tasks(batch: Batch, graph: Graph, pieces: Pieces, active: Any, how: int) ->
     return arrays | _by_depth(batch, depth, levels)
 
 
-def _chains(batch: Batch, graph: Graph, pieces: Pieces, how: int) -> dict[str, Any]:
+def _chains(batch: Batch, graph: Graph, pieces: Fragments, how: int) -> dict[str, Any]:
     """Chains are tasks."""
     found = chains(batch.memory, graph, pieces)
     arrays = {name: getattr(found, name) for name in ("task", "members", "run", "pending")}

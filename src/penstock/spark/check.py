@@ -19,19 +19,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from penstock.check.findings import RESTORE, Finding, problem_of
+from penstock.check.leftovers import names
 from penstock.commit import Disk
-from penstock.commit.findings import RESTORE, Finding, problem_of
 from penstock.commit.identity import DRAINED
-from penstock.commit.leftovers import names
 from penstock.commit.lines import directory_of
 from penstock.commit.log import read_contents
 from penstock.commit.scan import Entry, scan, segment_path
 from penstock.errors import StateError
 from penstock.publish.manifest import check_outcomes
-from penstock.publish.stream import Stream
 from penstock.spark.checkpoint import CHECKPOINT, read_note
 from penstock.spark.drained import DrainNote
 from penstock.spark.listing import OLD_SUFFIX, SOURCES, SUFFIX, FileList
+from penstock.store.stream import StreamState
 
 OFFSETS, COMMITS, METADATA = "offsets", "commits", "metadata"
 # Looks at what a query changes meanwhile, before it is believed.
@@ -150,7 +150,7 @@ class _State:
                 header = read_contents(disk, segment_path(state, max(batches))).header
             else:
                 header = seen.sound[max(seen.sound)].header if seen.sound else {}
-            return cls(Stream.read(header, {}).source, newest.last_id)
+            return cls(StreamState.read(header, {}).source, newest.last_id)
         return None
 
 

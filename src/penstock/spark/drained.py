@@ -13,8 +13,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from penstock.check.findings import RESTORE
 from penstock.commit.disk import Disk
-from penstock.commit.findings import RESTORE
 from penstock.commit.identity import DRAINED
 from penstock.commit.lines import directory_of
 from penstock.commit.sealed import seal, unseal

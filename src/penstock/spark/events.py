@@ -23,7 +23,7 @@ from pyspark.sql import types as T
 from penstock.declare.model import EventDef, Program
 from penstock.declare.types import Type
 from penstock.errors import InputError
-from penstock.spark.direct import read
+from penstock.spark.direct_source import read
 from penstock.spark.files import Files, file_names
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)

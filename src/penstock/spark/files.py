@@ -60,7 +60,7 @@ def file_names(spark: Any, files: Files, event: str, state: str) -> DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class SourceFiles:
     """A direct source where its files are read: which file has which number."""
 
     event: str
@@ -75,8 +75,8 @@ class Listed:
         return tuple(str(Path(self.path) / name) for name in names)
 
 
-def listed(files: Files, event: str, state: str) -> Listed:
-    return Listed(event, files.path, str(list_path(Path(state), event)), files.files_per_batch)
+def listed(files: Files, event: str, state: str) -> SourceFiles:
+    return SourceFiles(event, files.path, str(list_path(Path(state), event)), files.files_per_batch)
 
 
 class FileNames(DataSource):

@@ -41,7 +41,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 
 from penstock.declare.model import TableDef
 from penstock.errors import InputError, StateError
-from penstock.publish.reading import Directory, Position, conform
+from penstock.reader.directory import Directory, Position, conform
 
 FORMAT = "penstock"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

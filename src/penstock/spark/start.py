@@ -1,7 +1,7 @@
 """Start, apply, load: an app's transactions over DataFrames. Read this file first.
 
-    sources ──pack──> one streaming DataFrame ──foreachBatch──> MicroBatch ──> engine ──> outcomes
-    (events.py, files.py)                                       (batch.py)     (engines.py)
+    sources ──pack──> one streaming DataFrame ──foreachBatch──> MicroBatch ──> database ──> outcomes
+    (events.py, files.py)                                       (batch.py)     (databases.py)
 
 Spark does the sources, the offsets and the restarts; its checkpoint lies in the state directory.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,11 +24,12 @@ from penstock.declare.objects import Table
 from penstock.errors import InputError
 from penstock.plan.ir import Plan
 from penstock.publish.files import OutcomeFiles, plain
-from penstock.spark import engines, events
+from penstock.spark import databases, events
 from penstock.spark.batch import MicroBatch
 from penstock.spark.checkpoint import CHECKPOINT
-from penstock.spark.engines import Opening
-from penstock.spark.files import Files, Listed, listed
+from penstock.spark.databases import DatabaseSpec
+from penstock.spark.files import Files, SourceFiles, listed
+from penstock.spark.query import closing_query
 
 Outcomes = str | os.PathLike[str] | Callable[[DataFrame, int | None], Any]
 
@@ -58,17 +58,17 @@ def start(
     program = plan.program
     wanted = events.by_event(program, sources)
     spark = _session(wanted)
-    opening = engines.opening(plan, state, **options)
+    spec = databases.spec(plan, state, **options)
     delay = delay_of(program, watermark)
-    # Under Spark Connect the engine lives on the server's side; in classic Spark it is this process that opens it,
+    # Under Spark Connect the database lives on the server's side; in classic Spark it is this process that opens it,
     # and what is wrong with the directory is said here and now.
     local = not _is_connect(spark)
     only = events.alone(wanted)
     batch = MicroBatch(
-        opening,
-        _sink(outcomes, opening),
+        spec,
+        _sink(outcomes, spec),
         delay,
-        direct=_direct(wanted, opening.path),
+        direct=_direct(wanted, spec.path),
         alone=only.name if only else None,
         all_listed="availableNow" in (trigger or {}),
         awaits=not local,
@@ -77,35 +77,33 @@ def start(
         # Beside a stream, a static one would be read again with every batch.
         if isinstance(source, DataFrame) and not source.isStreaming:
             raise InputError(f"event '{event.name}': start takes streaming DataFrames; for static ones use apply")
-    packed = events.pack(spark, program, wanted, opening.path)
+    packed = events.pack(spark, program, wanted, spec.path)
     if local:
-        engine = engines.reserve(opening)
+        opened = databases.reserve(spec)
         try:
-            batch.catch_up(engine, spark)
-            if engine.database.source is None:
-                _sweep(Path(opening.path) / CHECKPOINT)
+            batch.catch_up(opened, spark)
+            if opened.database.source is None:
+                _sweep(Path(spec.path) / CHECKPOINT)
         except BaseException:
-            engines.release(opening.path)
+            databases.release(spec.path)
             raise
     try:
-        writer = packed.writeStream.foreachBatch(batch).option(
-            "checkpointLocation", str(Path(opening.path) / CHECKPOINT)
-        )
+        writer = packed.writeStream.foreachBatch(batch).option("checkpointLocation", str(Path(spec.path) / CHECKPOINT))
         writer = writer.queryName(name) if name else writer
         query = (writer.trigger(**trigger) if trigger else writer).start()
     except BaseException:
-        engines.release(opening.path)
+        databases.release(spec.path)
         raise
     if local:
-        engines.attach(opening.path, query)
+        databases.attach(spec.path, query)
     drains = delay is not None and bool({"availableNow", "once"} & set(trigger or {}))
-    if local or drains:
-        drain = batch.drain if local else partial(_drain_remotely, batch)
-        _close_behind(query, opening.path, partial(drain, spark) if drains else None)
-    return query
+    if not (local or drains):
+        return query
+    drain = batch.drain if local else partial(_drain_remotely, batch)
+    return closing_query(query, spec.path, partial(drain, spark) if drains else None)
 
 
-def _direct(sources: dict[Any, Any], state: str) -> tuple[Listed, ...]:
+def _direct(sources: dict[Any, Any], state: str) -> tuple[SourceFiles, ...]:
     """The sources as the engine finds them itself, if it can find all of them."""
     if not all(isinstance(source, Files) for source in sources.values()):
         return ()
@@ -132,60 +130,6 @@ def _drain_remotely(batch: MicroBatch, spark: Any) -> None:
     once.writeStream.foreachBatch(drain).trigger(availableNow=True).start().awaitTermination()
 
 
-def _close_behind(query: Any, path: str, drain: Callable[[], None] | None) -> None:
-    """When the query ends, drain what is held (if all there was has been read) and close the engine."""
-    failed: list[BaseException] = []
-    stopped = threading.Event()
-
-    def close() -> None:
-        ended_well = True
-        try:
-            wait()
-        except Exception:  # Whoever awaits the query is told; here it only means that there is more to come.
-            ended_well = False
-        try:
-            with engines.released(path):
-                if drain is not None and ended_well and not stopped.is_set():
-                    engines.attach(path, None)  # The query has ended, but is not done: nobody else is to have it yet.
-                    drain()
-        except BaseException as error:  # Who awaits the query is told of this too.
-            if ended_well:
-                failed.append(error)
-
-    wait, stop, process = query.awaitTermination, query.stop, query.processAllAvailable
-    closing = threading.Thread(target=close, name="penstock-close", daemon=True)
-
-    def await_termination(timeout: int | None = None) -> bool | None:
-        try:
-            ended = wait(timeout) if timeout is not None else wait()
-        except Exception:
-            closing.join()
-            raise
-        if ended is not False:
-            be_told()
-        return ended
-
-    def stop_and_close() -> None:
-        stopped.set()
-        stop()
-        be_told()
-
-    def be_told() -> None:
-        closing.join()
-        if failed:
-            raise failed[0]
-
-    def process_and_write() -> None:
-        process()
-        engine = engines.found(path)
-        if engine is not None:
-            engine.behind.wait()
-
-    # Who waits for the query, or stops it, waits for its last outcomes too, and finds the directory closed.
-    query.awaitTermination, query.stop, query.processAllAvailable = await_termination, stop_and_close, process_and_write
-    closing.start()
-
-
 def apply(plan: Plan, sources: dict[Any, Any], *, state: str | os.PathLike[str], **options: Any) -> DataFrame:
     """Run static DataFrames as one batch; its outcomes."""
     program = plan.program
@@ -196,13 +140,13 @@ def apply(plan: Plan, sources: dict[Any, Any], *, state: str | os.PathLike[str],
             raise InputError(f"event '{event.name}': apply takes static DataFrames; for streams use start")
         events.check(event, frame)
     batch = {e.name: f.select(*[f"`{field.name}`" for field in e.fields]).toArrow() for e, f in wanted.items()}
-    with engines.using(engines.opening(plan, state, **options)) as database:
+    with databases.using(databases.spec(plan, state, **options)) as database:
         return spark.createDataFrame(plain(database.run(batch)))
 
 
 def load(plan: Plan, table: Table | str, rows: Any, *, state: str | os.PathLike[str], **options: Any) -> None:
     """Fill a table of a state directory: rows, Arrow or a DataFrame."""
-    with engines.using(engines.opening(plan, state, **options)) as database:
+    with databases.using(databases.spec(plan, state, **options)) as database:
         database.load(table, rows.toArrow() if isinstance(rows, DataFrame) else rows)
 
 
@@ -221,10 +165,10 @@ def delay_of(program: Program, watermark: str | int | None) -> int | None:
     raise InputError(f"app '{program.name}': watermark={watermark!r} is not {takes}")
 
 
-def _sink(outcomes: Outcomes, opening: Opening) -> OutcomeFiles | Callable[[Any, int | None], Any]:
+def _sink(outcomes: Outcomes, spec: DatabaseSpec) -> OutcomeFiles | Callable[[Any, int | None], Any]:
     if callable(outcomes):
         return outcomes
-    return OutcomeFiles(str(Path(outcomes).absolute()), opening.path, opening.options.get("disk") or Disk())
+    return OutcomeFiles(str(Path(outcomes).absolute()), spec.path, spec.options.get("disk") or Disk())
 
 
 def _session(sources: dict[Any, Any]) -> Any:

@@ -145,12 +145,12 @@ def rebuild(slots: Any, stored: Any, flags: Any, rows: Any) -> Any:
 
 
 @kernel
-def sweep(slots: Any, stored: Any, flags: Any, graves: Any, free: Any, meta: Any) -> None:
+def sweep(slots: Any, stored: Any, flags: Any, tombstones: Any, free: Any, meta: Any) -> None:
     """Take the records that died in this batch out of the index, and free their rows."""
     width = stored.shape[0]
     key = np.empty((width, 1), np.int64)
     for g in range(meta[3]):
-        row = graves[g]
+        row = tombstones[g]
         if flags[row] & ALIVE:
             flags[row] = ALIVE
             continue

@@ -18,13 +18,26 @@ def kernel(function: Any = None, **options: Any) -> Any:
         return lambda found: kernel(found, **options)
     try:
         made = nb.njit(nogil=True, cache=True, **options)(function)
-        # numba looks at the source of this function's module alone, and its files outlive an upgrade of the package:
-        # what other modules had inlined here would stay.
-        index = made._cache._cache_file
-        index._source_stamp = index._source_stamp, __version__
-        return made
     except RuntimeError:  # neither the package's directory nor the user's cache can be written to
         return nb.njit(nogil=True, **options)(function)
+    _tie_to_version(made._cache._cache_file)
+    return made
+
+
+def _tie_to_version(index: Any) -> None:
+    """numba looks at the source of a function's module alone, and its files outlive an upgrade of the package: what
+    other modules had inlined would stay, and classes that are gone could not be unpickled. Its version it looks at
+    before it unpickles anything else."""
+    index._version = index._version, __version__
+    load = index._load_index
+
+    def load_or_begin_anew() -> Any:
+        try:
+            return load()
+        except (AttributeError, ImportError):  # A class was renamed or moved within a version: by a developer.
+            return {}
+
+    index._load_index = load_or_begin_anew
 
 
 def inlined(function: Any) -> Any:

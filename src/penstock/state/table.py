@@ -3,9 +3,9 @@
     stored   int64[keys, capacity]   the key columns
     columns  one array a value column, of the column's lane
     written  int64[capacity]         the batch that last wrote each record
-    flags    uint8[capacity]         ALIVE, LISTED (among this batch's graves)
-    dirty, graves, free              rows written, died in this batch; rows to use again
-    meta     int64[8]                rows used, free, dirty, graves, slots used
+    flags    uint8[capacity]         ALIVE, LISTED (among this batch's tombstones)
+    dirty, tombstones, free              rows written, died in this batch; rows to use again
+    meta     int64[8]                rows used, free, dirty, tombstones, slots used
 
 A row is a place, not an identity: it is used again after its record is deleted.
 """
@@ -23,7 +23,7 @@ from penstock.state.arrow import from_arrow, to_arrow
 from penstock.state.lanes import dtype
 from penstock.state.strings import Strings, longer
 
-ROWS, FREE, DIRTY, GRAVES, USED = range(5)
+ROWS, FREE, DIRTY, TOMBSTONES, USED = range(5)
 _FIRST_CAPACITY = 1024
 
 
@@ -36,7 +36,7 @@ class TableState:
         self.written = np.zeros(capacity, np.int64)
         self.flags = np.zeros(capacity, np.uint8)
         self.dirty = np.zeros(capacity + 1, np.int64)  # a kernel writes one past the last before it knows
-        self.graves = np.zeros(capacity, np.int64)
+        self.tombstones = np.zeros(capacity, np.int64)
         self.free = np.zeros(capacity, np.int64)
         self.meta = np.zeros(8, np.int64)
         self.slots = _empty_slots(capacity)
@@ -53,7 +53,9 @@ class TableState:
             capacity = max(need, 2 * self.capacity)
             stored = np.hstack([self.stored, np.zeros((len(self.stored), capacity - self.capacity), np.int64)])
             columns = [longer(c, capacity) for c in self.columns]
-            others = {name: longer(getattr(self, name), capacity) for name in ("written", "flags", "graves", "free")}
+            others = {
+                name: longer(getattr(self, name), capacity) for name in ("written", "flags", "tombstones", "free")
+            }
             others["dirty"] = longer(self.dirty, capacity + 1)
             self.stored, self.columns = stored, columns
             for name, array in others.items():
@@ -81,8 +83,8 @@ class TableState:
         self.made += 1
 
     def sweep(self) -> None:
-        if self.meta[GRAVES]:
-            hashing.sweep(self.slots, self.stored, self.flags, self.graves, self.free, self.meta)
+        if self.meta[TOMBSTONES]:
+            hashing.sweep(self.slots, self.stored, self.flags, self.tombstones, self.free, self.meta)
 
     def end_batch(self) -> None:
         self.sweep()
@@ -115,8 +117,8 @@ class TableState:
         if rows.size == 0:
             return
         self.flags[rows] = hashing.LISTED
-        self.graves[: rows.size] = rows
-        self.meta[GRAVES] = rows.size
+        self.tombstones[: rows.size] = rows
+        self.meta[TOMBSTONES] = rows.size
         self.sweep()
 
     def live_rows(self) -> Any:

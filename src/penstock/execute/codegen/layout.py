@@ -57,7 +57,7 @@ def table_arguments(plan: Plan, number: int) -> list[Argument]:
             out.append(Argument(f"{t}_b{k}", "table", table.name, f"bits{k}"))
     out += [
         Argument(f"{t}_{part}", "table", table.name, part)
-        for part in ("written", "flags", "dirty", "graves", "free", "meta")
+        for part in ("written", "flags", "dirty", "tombstones", "free", "meta")
     ]
     return out
 

@@ -11,7 +11,7 @@
 The text is deterministic: the same plan gives the same source, and so the same cached machine code.
 Names: p0_v7 the value %7 of event 0's transaction, p0_x7 a row as an unsigned index, t0_c1 table 0's column 1,
 e0_amount event 0's field, o0 and h0 returned field 0 and whether it is given, d g f n u: a table's counts (dirty,
-graves, free, rows, slots used).
+tombstones, free, rows, slots used).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from penstock.execute.codegen import ahead, checks, records, source, undo
+from penstock.execute.codegen import checks, records, source, undo
+from penstock.execute.codegen import prefetch as ahead
 from penstock.execute.codegen.emitter import Emitter
 from penstock.execute.codegen.layout import (
     ENGINE_REASONS,

@@ -146,7 +146,7 @@ def kill(em: Emitter, out: Source, op: Op, t: str) -> None:
 
 def bury(out: Source, t: str, x: str) -> None:
     n = t[1:]
-    out.line(f"g{n} = s_.bury({t}_flags, {t}_graves, g{n}, {x})")
+    out.line(f"g{n} = s_.bury({t}_flags, {t}_tombstones, g{n}, {x})")
 
 
 def column_op(em: Emitter, out: Source, op: Op, table: TableDef, t: str) -> None:

@@ -1,0 +1,1 @@
+"""Whether a state directory is sound. Read `check.py` first."""

@@ -1,0 +1,379 @@
+"""A database, and the way of a batch through it. Read this file first.
+
+    intake     what was handed in, checked, as Arrow tables                     (execute/intake.py)
+    wait       with a watermark: what is held back, what is late                (execute/watermark.py)
+    order      the batch's events by (ts, id)                                   (engine.py)
+    encode     the fields that the transactions use, as arrays                  (engine.py)
+    execute    the compiled kernel runs every event                             (engine.py)
+    publish    what became of every event, as an Arrow table                    (engine.py)
+    commit     changes and outcomes to the log, fsynced: now it has happened    (store/, commit/)
+
+The engine holds the tables and runs batches; the store keeps them. This adds what both do not know of: who may read and
+write when, streams and their watermarks, and the one batch that may have run ahead of its turn.
+
+A batch that fails before `execute` has changed nothing. One that fails after it (a full disk, no memory, Ctrl-C) leaves
+memory ahead of the disk, so the database refuses further work until it is opened again: `self._gate.whole()`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import observe
+from penstock.check.findings import Finding
+from penstock.declare.model import TableDef
+from penstock.declare.objects import Table
+from penstock.engine import BatchRun, EncodedBatch, Engine
+from penstock.errors import InputError, StateError, committing, tell_committed
+from penstock.execute import intake
+from penstock.execute.intake import EventBatch
+from penstock.execute.memory import keep_what_is_freed
+from penstock.execute.outcomes import BatchOutcomes
+from penstock.execute.request import BatchRequest
+from penstock.execute.watermark import release, without_late
+from penstock.gate import Gate
+from penstock.observe.report import BatchReport, Stopwatch
+from penstock.plan.ir import Plan
+from penstock.schedule.policy import Policy
+from penstock.state.view import View
+from penstock.store.durable import DurableStore
+from penstock.store.memory import MemoryStore
+from penstock.store.protocol import Store
+from penstock.store.stream import StreamState
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingBatch:
+    """A batch that was taken in: nothing has changed yet."""
+
+    request: BatchRequest
+    events: list[EventBatch]
+    late: list[Any] | None
+    stream: StreamState
+    encoded: EncodedBatch
+    watch: Stopwatch
+
+
+@dataclass(frozen=True, slots=True)
+class PendingBatch:
+    """A batch that has run, but has not happened until it is committed."""
+
+    request: BatchRequest
+    outcomes: pa.Table
+    stored: Any  # the store's
+    report: BatchReport
+
+
+class Database:
+    """An app's tables, open for transactions. Made by `app.open()`; any thread may read, one at a time writes."""
+
+    def __init__(self, plan: Plan, path: str | os.PathLike[str] | None = None, **options: Any) -> None:
+        self.plan, self.program = plan, plan.program
+        self.last_batch: BatchReport | None = None
+        keep_what_is_freed()
+        begun = time.perf_counter()
+        self._engine = Engine(plan)
+        self._policy = Policy.adaptive()
+        self.compile_s = time.perf_counter() - begun
+        self._gate = Gate(self.program.name, options.get("disk"))
+        self._store: Store = MemoryStore(self._engine) if path is None else DurableStore(self._engine, path, **options)
+        try:
+            self._engine.tables, self.recovered = self._store.recover()
+        except BaseException:  # Nobody gets a database that could be closed.
+            self._store.close(None)
+            raise
+        self._version = self.recovered.version
+        self._view: View | None = None
+        self._pending: PendingBatch | None = (
+            None  # it ran ahead: memory is ahead of what has happened by this one batch
+        )
+
+    # -- writing ----------------------------------------------------------------------------
+
+    def run(
+        self,
+        batch: Any,
+        policy: Policy | None = None,
+        id: int | None = None,
+        *,
+        watermark: int | None = None,
+        flush: bool = False,
+        source: str | None = None,
+        offsets: str | None = None,
+    ) -> pa.Table:
+        """Run one batch; its outcomes. A batch id that is committed already changes nothing and gives them again.
+
+        batch: events by type, or a function that gives them, which is called unless they are committed already.
+        watermark: hold back what is newer than the highest ts seen minus this much, durably, until its time; what is at
+        or below the highest ts that has run is late. flush: run all that is held. Without either, all that comes and
+        all that is held runs. source: names the stream whose batches, numbered from 0 without gaps, have these ids;
+        offsets: what of the stream this batch is.
+        """
+        request, policy = BatchRequest(id, source, offsets, watermark, flush).checked(), _policy(policy, self._policy)
+        with self._gate.writing():
+            stored = None if id is None else self._stored(id, source, offsets)
+            if stored is not None:
+                return stored
+            if callable(batch):
+                batch = batch()
+            if self._pending is not None and self._pending.request != request:
+                self._go_back()
+            ready, version = self._pending or self._take(batch, request), self.version + 1
+            with committing(version, lambda: self._store.version == version):
+                with self._gate.whole():
+                    pending = ready if isinstance(ready, PendingBatch) else self._execute(ready, policy)
+                    self._commit(pending)
+                self._store.snapshot_if_due(self._engine.tables)
+        try:
+            observe.publish(pending.report)
+        except BaseException as error:  # Ctrl-C: what subscribers raise goes no further
+            tell_committed(error, version, True)
+            raise
+        return pending.outcomes
+
+    def run_ahead(
+        self, batch: Any, id: int, *, source: str, offsets: str | None = None, watermark: int | None = None
+    ) -> None:
+        """Do all of the batch that is expected next, but for making it happen, which `run` does when it is asked for
+        just that. Whatever comes instead first puts memory back to what has happened. Readers see nothing of it.
+        Without offsets nothing tells the batch that is asked for from the one that was expected: then it is not run."""
+        request = BatchRequest(id, source, offsets, watermark).checked()
+        with self._gate.writing():
+            if offsets is None or self._pending is not None or not self._store.can_go_back:
+                return
+            if self._stored(id, source, offsets) is None:
+                incoming = self._take(batch, request)
+                with self._gate.whole():
+                    self._pending = self._execute(incoming, self._policy)
+
+    def warm(self) -> None:
+        """Compile what the adaptive policy may choose, now and not when it is first worth it."""
+        self._engine.warm()
+
+    def load(self, table: Table | str, rows: Any) -> None:
+        """Fill a table: rows or an Arrow table. A key that is there already is refused."""
+        definition = self._definition(table)
+        with self._gate.writing():
+            self._go_back()
+            found = intake.rows(definition, rows)
+            state = self._engine.tables[definition.name]
+            there = state.rows_of(state.keys_of(found, self._engine.tables.strings)) >= 0
+            if there.any():
+                keys = found.slice(int(np.flatnonzero(there)[0]), 1).select([c.name for c in definition.keys])
+                raise InputError(
+                    f"table '{definition.name}' has {keys.to_pylist()[0]} already; load only records that are new"
+                )
+            with self._gate.whole():
+                self._store.load(definition, found)
+                try:
+                    state.put(found, self._engine.tables.strings, self.version)
+                    self._view = None
+                except BaseException as error:
+                    tell_committed(error, self.version, True, "load")
+                    raise
+
+    # -- reading ----------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """The number of the last committed batch."""
+        return self._version
+
+    def table(self, table: Table | str, version: int | None = None) -> pa.Table:
+        """A consistent snapshot of a table: the last version, or an older one that is retained."""
+        return self.view(version).tables[self._definition(table).name]
+
+    def sql(self, query: str, version: int | None = None, *, allow_files: bool = False) -> pa.Table:
+        """DuckDB over a consistent snapshot of all tables: one query that only reads. allow_files: all it can do."""
+        return self.view(version).sql(query, allow_files=allow_files)
+
+    def view(self, version: int | None = None) -> View:
+        """All tables as of one version."""
+        with self._gate.reading():
+            version = self.version if version is None else version
+            if self._view is not None and self._view.version == version:
+                return self._view
+            if version == self.version and self._pending is None:
+                self._view = View(version, self._engine.tables.arrow())
+                return self._view
+            if not 0 <= version <= self.version:
+                raise StateError(f"app '{self.program.name}' has no version {version}; the last is {self.version}")
+        return self._store.view(version)
+
+    def history(self, table: Table | str, *key: Any) -> pa.Table:
+        """Every retained change of one record, oldest first: version, change, and its columns."""
+        definition = self._definition(table)
+        parts = key[0] if len(key) == 1 and isinstance(key[0], tuple) else key
+        if len(parts) != len(definition.keys):
+            names = ", ".join(c.name for c in definition.keys)
+            raise InputError(f"table '{definition.name}' has the key ({names}); got {len(parts)} part(s)")
+        return self._store.history(definition, intake.key(definition, parts))
+
+    def stored(self, id: int, source: str | None = None, offsets: str | None = None) -> pa.Table | None:
+        """The outcomes of a batch that is committed already; None if it is not."""
+        with self._gate.reading():
+            return self._stored(id, source, offsets)
+
+    def outcomes(self, version: int) -> pa.Table:
+        """The outcomes of a retained version."""
+        with self._gate.reading():
+            return self._store.outcomes_of(version)
+
+    @property
+    def damage(self) -> tuple[Finding, ...]:
+        """Files of the state directory that the scrub has found to be damaged."""
+        return self._store.damage
+
+    @property
+    def held(self) -> int:
+        """Events that a watermark holds back."""
+        return self._store.stream.buffer.events
+
+    @property
+    def source(self) -> str | None:
+        """The stream whose batches these are, once there was one."""
+        return self._store.stream.source
+
+    @property
+    def last_id(self) -> int | None:
+        """The newest batch id, or None before the first."""
+        return self._store.last_id
+
+    @property
+    def drained(self) -> int | None:
+        """The last version that a stream made by running all that was held, at its end."""
+        return self._store.stream.drained
+
+    def explain(self, batch: Any = None, policy: Policy | None = None) -> str:
+        """The plan of every transaction, as text; or of a small batch its graph and schedule. Nothing runs."""
+        policy = _policy(policy, Policy())
+        if batch is None:
+            return self.plan.explain()
+        if policy.scheme == "adaptive":
+            return "adaptive: each batch is looked at when it runs, and last_batch.why says what was chosen\n"
+        if policy.scheme != "graph":
+            return f"{policy.name}: no graph is built\n"
+        with self._gate.writing():
+            self._go_back()
+            encoded = self._engine.encode(self._engine.order(intake.events(self.program, batch)))
+            with self._gate.whole():
+                return self._engine.explain(encoded, self.version + 1, policy)
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        with self._gate.closing() as was_open:
+            if was_open:
+                try:
+                    self._engine.close()
+                    if self._pending is not None:
+                        self._store.forget(self._pending.stored)
+                finally:
+                    self._store.close(None if self._gate.broken or self._pending is not None else self._engine.tables)
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _take(self, batch: Any, request: BatchRequest) -> IncomingBatch:
+        watch = Stopwatch()
+        events = intake.events(self.program, batch)
+        watch.ends("intake")
+        events, late, stream = self._release(events, request)
+        ordered = self._engine.order(events, late)
+        stream = stream.ran(ordered.ts)
+        watch.ends("order")
+        encoded = self._engine.encode(ordered)
+        watch.ends("encode")
+        return IncomingBatch(request, events, late, stream, encoded, watch)
+
+    def _execute(self, incoming: IncomingBatch, policy: Policy) -> PendingBatch:
+        """A batch run, and on disk; but it has not happened yet."""
+        engine, watch = self._engine, incoming.watch
+        run = engine.run(incoming.encoded, self.version + 1, policy)
+        watch.ends("execute")
+        outcomes = engine.outcomes(run)
+        watch.ends("publish")
+        events = without_late(incoming.events, incoming.late)
+        stored = self._store.prepare(engine.tables, events, outcomes.table, incoming.stream, incoming.request.id)
+        watch.ends("commit")
+        report = self._report(run, outcomes, incoming.stream, watch)
+        engine.end_batch()
+        return PendingBatch(incoming.request, outcomes.table, stored, report)
+
+    def _commit(self, pending: PendingBatch) -> None:
+        begun = time.perf_counter()
+        self._pending = None
+        self._store.commit(pending.stored)
+        self.last_batch, self._version = pending.report, pending.report.version
+        pending.report.seconds["commit"] += time.perf_counter() - begun
+
+    def _go_back(self) -> None:
+        """Memory as of the last batch that has happened: what ran ahead of it is forgotten."""
+        if self._pending is not None:
+            with self._gate.whole():
+                pending, self._pending = self._pending, None
+                self._store.forget(pending.stored)
+                self._engine.tables, _ = self._store.recover()
+
+    def _stored(self, id: int, source: str | None, offsets: str | None) -> pa.Table | None:
+        if source is not None:
+            self._store.refuse_foreign(id, source, offsets)
+        return self._store.outcomes(id)
+
+    def _release(
+        self, events: list[EventBatch], request: BatchRequest
+    ) -> tuple[list[EventBatch], list[Any] | None, StreamState]:
+        """What of the batch, and of what was held back, runs now; which of it is late; what the stream keeps."""
+        late, stream = None, self._store.stream
+        if request.watermark is not None or request.flush or stream.buffer.held:
+            released = release(self.program, events, stream.buffer, request.watermark, flush=request.flush)
+            events, late, stream = released.events, released.late, stream._replace(buffer=released.buffer)
+        if request.source is not None and request.flush:
+            stream = stream._replace(source=request.source, drained=self.version + 1)
+        elif request.source is not None:
+            stream = stream._replace(source=request.source, offsets=request.offsets)
+        return events, late, stream
+
+    def _report(self, run: BatchRun, outcomes: BatchOutcomes, stream: StreamState, watch: Stopwatch) -> BatchReport:
+        summary = run.summary
+        return BatchReport(
+            version=run.version,
+            policy=summary.name,
+            why=summary.why,
+            events=outcomes.table.num_rows,
+            committed=outcomes.committed,
+            late=outcomes.late,
+            held=stream.buffer.events,
+            aborted={reason: n for reason, n in zip(self._engine.reasons, outcomes.counts[1:], strict=True) if n},
+            changes=self._engine.tables.dirty_count(),
+            seconds=watch.seconds,
+            threads=summary.policy.threads,
+            spent=summary.spent,
+        )
+
+    def _definition(self, table: Table | str) -> TableDef:
+        name = table.definition.name if isinstance(table, Table) else table
+        found = next((t for t in self.program.tables if t.name == name), None)
+        if found is None:
+            names = ", ".join(t.name for t in self.program.tables)
+            raise InputError(f"app '{self.program.name}' has no table {name!r}; it has {names}")
+        return found
+
+
+def _policy(given: Any, usual: Policy) -> Policy:
+    if given is None or isinstance(given, Policy):
+        return given or usual
+    raise InputError(
+        f'policy={given!r} is no policy; give one such as ps.Policy.serial() or ps.Policy.parse("tstream")'
+    )

@@ -1,0 +1,121 @@
+"""Outcomes: one row for each event, in the order in which the events ran.
+
+    transaction  ts  [id]  status     reason              version  returned fields, as declared
+    transfer     1   t1    committed  null                1        6.00
+    transfer     2   t2    aborted    insufficient funds  1        null
+
+`id` is there if any event of the app declares one. A field that a transaction does not return,
+or that was undone, is null.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.declare.model import TEXT, Program
+from penstock.execute.native import Result
+from penstock.execute.order import LATE, OrderedBatch
+from penstock.state.arrow import one_chunk, to_arrow
+from penstock.state.jit import kernel
+from penstock.state.strings import Strings
+
+_INT64 = pa.int64()
+STATUS = pa.array(["committed", "aborted", "late"], pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutcomes:
+    """What became of a batch."""
+
+    table: pa.Table
+    counts: list[int]  # of events, by how they ended: 0 or an abort's code
+    late: int
+
+    @property
+    def committed(self) -> int:
+        return self.counts[0] - self.late
+
+
+@kernel
+def _tell(kind: Any, code: Any, numbers: Any, version: Any, out: Any, versions: Any, bits: Any, counts: Any) -> Any:
+    """Of each event its transaction, status and reason, as places among their texts; bits: which have a reason; counts:
+    of codes. Gives how many are late. One loop, since a small batch feels every call."""
+    late = 0
+    for i in range(kind.size):
+        is_late, aborted = kind[i] >= LATE, code[i] != 0
+        out[0, i] = numbers[kind[i] & (LATE - 1)]
+        out[1, i] = 2 if is_late else aborted
+        out[2, i] = code[i] - 1
+        versions[i] = version
+        bits[i >> 3] |= aborted << (i & 7)
+        counts[code[i]] += 1
+        late += is_late
+    return late
+
+
+@kernel
+def _keep(given: Any, code: Any) -> Any:
+    """A field is given where its event was not undone; gives how often it is."""
+    count = 0
+    for i in range(given.size):
+        given[i] = given[i] and code[i] == 0
+        count += given[i]
+    return count
+
+
+class Outcomes:
+    """How a program's outcomes look; what does not change from batch to batch is made once."""
+
+    def __init__(self, program: Program, reasons: tuple[str, ...]) -> None:
+        self.program = program
+        self.schema = program.outcomes()
+        self._ts_type, self._id_type = self.schema.field(1).type, program.id_type()
+        self._transactions = pa.array([t.name for t in program.transactions], pa.string())
+        self._reasons = pa.array(reasons, pa.string())
+        # Kind of event -> its transaction's number.
+        self._numbers = np.zeros(max(len(program.events), 1), np.int32)
+        for number, transaction in enumerate(program.transactions):
+            self._numbers[program.kind(transaction.event.name)] = number
+
+    def table(self, batch: OrderedBatch, result: Result, strings: Strings, version: int) -> BatchOutcomes:
+        n = batch.count
+        texts, versions = np.empty((3, n), np.int32), np.empty(n, np.int64)
+        bits, counts = np.zeros((n + 7) // 8, np.uint8), np.zeros(1 + len(self._reasons), np.int64)
+        late = _tell(batch.kind, result.code, self._numbers, version, texts, versions, bits, counts)
+        ended = counts.tolist()
+        columns = [
+            _text(texts[0], self._transactions),
+            _lane(self._ts_type, batch.ts),
+            *([] if self._id_type is None else [self._ids(batch)]),
+            _text(texts[1], STATUS),
+            _text(texts[2], self._reasons, bits, ended[0]),
+            _lane(_INT64, versions),
+        ]
+        for (_, type_), (values, given) in zip(self.program.returns, result.fields, strict=True):
+            columns.append(to_arrow(values, type_, strings, None if _keep(given, result.code) == n else given))
+        return BatchOutcomes(pa.Table.from_arrays(columns, schema=self.schema), ended, late)
+
+    def _ids(self, batch: OrderedBatch) -> pa.Array:
+        assert self._id_type is not None
+        kind = self._id_type.arrow()
+        parts = []
+        for arrived in batch.arrived:
+            id_ = arrived.event.id
+            given = one_chunk(arrived.column(id_)).cast(kind) if id_ else pa.nulls(arrived.table.num_rows, kind)
+            parts.append(given)
+        every = pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
+        return every if batch.place is None else every.take(pa.array(batch.place))
+
+
+def _lane(type_: pa.DataType, values: Any) -> pa.Array:
+    return pa.Array.from_buffers(type_, values.size, [None, pa.py_buffer(values)], 0)
+
+
+def _text(places: Any, texts: pa.Array, bits: Any = None, nulls: int = 0) -> pa.Array:
+    """Texts by their places; null where bits are given and 0."""
+    valid = pa.py_buffer(bits) if nulls else None
+    return pa.DictionaryArray.from_buffers(TEXT, places.size, [valid, pa.py_buffer(places)], texts, nulls)

@@ -1,0 +1,1 @@
+"""A state directory read without its app."""

@@ -1,0 +1,1 @@
+"""Plan -> numba source of what threads run. Read `parallel.py` first."""

@@ -1,0 +1,1 @@
+"""Where a database's batches are kept. Read `protocol.py` first."""

@@ -1,0 +1,195 @@
+"""A store that is a state directory and its journal. What a segment holds is in segment.py; how it gets to the disk is
+commit/'s business."""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import observe
+from penstock.check.findings import Finding
+from penstock.check.scrub import SCRUB, Scrub, check_hours
+from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk, Journal, Segment
+from penstock.declare.model import Program, TableDef
+from penstock.engine import Engine
+from penstock.errors import StateError
+from penstock.execute.intake import EventBatch
+from penstock.state.tables import Tables
+from penstock.state.view import View
+from penstock.store import replay
+from penstock.store.outcome_codec import from_log, to_log
+from penstock.store.replay import Recovered, Replay
+from penstock.store.segment import LOAD, OUTCOMES, part
+from penstock.store.stream import StreamState
+
+LOGS = ("changes", "input")
+
+
+class DurableStore:
+    def __init__(
+        self,
+        engine: Engine,
+        path: str | os.PathLike[str],
+        *,
+        log: str = "changes",
+        retain: int = RETAIN,
+        snapshot_every: int = SNAPSHOT_EVERY,
+        background: bool = True,
+        scrub: float | None = SCRUB,
+        disk: Disk | None = None,
+    ) -> None:
+        check_hours(scrub)
+        if log not in LOGS:
+            raise StateError(f'log={log!r} is not a way to log; write log="changes" or log="input"')
+        program, kernel = engine.program, engine.kernel
+        if log == "input" and not kernel.whole:
+            raise StateError(
+                f"app '{program.name}' cannot log its input: it has a udf whose code cannot be compared with that of a "
+                'later process, which would have to run the input again; open it with log="changes"'
+            )
+        self._engine, self._log = engine, log
+        self.stream = StreamState()
+        self._journal = Journal.open(
+            path,
+            _identity(program),
+            log=log,
+            retain=retain,
+            snapshot_every=snapshot_every,
+            background=background,
+            disk=disk,
+        )
+        # Nothing that refers to this store, so that one which nobody keeps gives up its lock at once.
+        self._scrub = Scrub(disk or Disk(), self._journal.path, scrub, partial(_tell, str(self._journal.path)))
+
+    def recover(self) -> tuple[Tables, Recovered]:
+        follower = self._replay()
+        recovered = replay.recover(self._journal, follower)
+        self.stream = follower.stream
+        return follower.tables, recovered
+
+    @property
+    def version(self) -> int:
+        """The last one that is durable."""
+        return self._journal.version
+
+    def outcomes(self, id: int) -> pa.Table | None:
+        segment = self._journal.outcomes(id, [OUTCOMES])
+        return None if segment is None else _outcomes(segment)
+
+    @property
+    def last_id(self) -> int | None:
+        return self._journal.last_id
+
+    def refuse_foreign(self, id: int, source: str, offsets: str | None) -> None:
+        """A stream's batches follow one another, and only the last may be sent again, as it was; a checkpoint and a
+        directory that do not fit are refused."""
+        known, last = self.stream.source, self._journal.last_id
+        if known is not None and known != source:
+            raise StateError(
+                f"state directory {self._journal.path} was written by query {known}, but this checkpoint is of query "
+                f"{source}; use the checkpoint that belongs to it, or another state directory"
+            )
+        if known is None and last is not None:
+            raise StateError(
+                f"state directory {self._journal.path} has batches up to {last} that no query sent, so that the "
+                f"batches of query {source} cannot be told from them; use another state directory for it"
+            )
+        if last is not None and (id < last or (id == last and offsets != self.stream.offsets)):
+            raise StateError(
+                f"the checkpoint of query {source} plans batch {id} anew, but state directory {self._journal.path} has "
+                f"run batches up to {last}: the checkpoint has lost its newest offsets, or is an older copy; restore "
+                "the one that belongs to the directory, or use another state directory"
+            )
+        expected = 0 if last is None else last + 1
+        if id > expected:
+            raise StateError(
+                f"the checkpoint of query {source} is at batch {id}, but state directory {self._journal.path} waits "
+                f"for batch {expected}: they do not belong together; restore the one that is missing"
+            )
+
+    @property
+    def can_go_back(self) -> bool:
+        """Whether memory may be read back from the disk at any time. A log of inputs would have to run them again."""
+        return self._log == "changes"
+
+    def prepare(
+        self, tables: Tables, events: list[EventBatch], outcomes: pa.Table, stream: StreamState, id: int | None
+    ) -> Any:
+        """A batch that has run, on disk; it is committed, or forgotten, before anything else is written."""
+        parts = replay.input_parts(events) if self._log == "input" else replay.changes_parts(tables)
+        header = {"kind": "batch", "id": id, **self._plan(), **stream.header()}
+        return self._journal.prepare(header, {**parts, **stream.parts(), OUTCOMES: to_log(outcomes)}), stream
+
+    def commit(self, prepared: Any) -> None:
+        self._journal.finish(prepared[0])
+        self.stream = prepared[1]
+
+    def forget(self, prepared: Any) -> None:
+        self._journal.forget(prepared[0])
+
+    def load(self, table: TableDef, rows: pa.Table) -> None:
+        self._journal.commit({"kind": "load", "id": None}, {part(LOAD, table.name): rows})
+
+    @property
+    def damage(self) -> tuple[Finding, ...]:
+        """What the scrub has found so far."""
+        return self._scrub.damage
+
+    def snapshot_if_due(self, tables: Tables) -> None:
+        self._scrub.begin_if_due()
+        if self._journal.due:
+            self._snapshot(tables)
+
+    def outcomes_of(self, version: int) -> pa.Table:
+        return _outcomes(self._journal.batch(version, [OUTCOMES]))
+
+    def view(self, version: int) -> View:
+        follower = self._replay()
+        replay.recover(self._journal, follower, version)
+        return View(version, follower.tables.arrow())
+
+    def history(self, table: TableDef, key: pa.Table) -> pa.Table:
+        return replay.history(self._journal, self._replay(), table, key)
+
+    def close(self, tables: Tables | None) -> None:
+        """tables: as they are, or None where they cannot be trusted."""
+        try:
+            self._scrub.stop()
+            # So that transactions which have changed since can open a log of inputs.
+            if self._log == "input" and tables is not None and self._journal.batches_since_snapshot:
+                self._snapshot(tables, wait=True)
+        finally:
+            self._journal.close()
+
+    def _snapshot(self, tables: Tables, *, wait: bool = False) -> None:
+        header = {**self._plan(), **self.stream.header()}
+        self._journal.snapshot(header, {**tables.arrow(), **self.stream.parts()}, wait=wait)
+
+    def _plan(self) -> dict[str, Any]:
+        # A log of inputs is worth only what its transactions are.
+        return {"plan": self._engine.kernel.fingerprint}
+
+    def _replay(self) -> Replay:
+        return Replay(self._engine.replica())  # The database's own may be running in another thread.
+
+
+def _outcomes(segment: Segment) -> pa.Table:
+    return from_log(segment.parts[OUTCOMES], segment.header["version"])
+
+
+def _identity(program: Program) -> dict[str, Any]:
+    """Whose state this is: the app, and the tables it declares."""
+    tables = {t.name: {c.name: str(c.type) + (" key" if c.key else "") for c in t.columns} for t in program.tables}
+    return {"app": program.name, "tables": tables}
+
+
+def _tell(path: str, found: tuple[Finding, ...]) -> None:
+    """In the scrub's thread."""
+    for finding in found:
+        damage = observe.Damage(path, finding.file, finding.problem, finding.remedy)
+        logging.getLogger("penstock").warning("%s", damage)
+        observe.publish(damage)

@@ -1,0 +1,85 @@
+"""A store that nothing outlives: tables and outcomes are gone with the process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.check.findings import Finding
+from penstock.declare.model import TableDef
+from penstock.engine import Engine
+from penstock.errors import StateError
+from penstock.execute.intake import EventBatch
+from penstock.state.tables import Tables
+from penstock.state.view import View
+from penstock.store.replay import Recovered
+from penstock.store.stream import StreamState
+
+# Batches whose outcomes are kept, in case one is sent again.
+_KEPT = 100
+
+
+class MemoryStore:
+    can_go_back = False
+    last_id: int | None = None
+    damage: tuple[Finding, ...] = ()
+
+    def __init__(self, engine: Engine) -> None:
+        self._program = engine.program
+        self._outcomes: dict[int, pa.Table] = {}
+        self._last_id: int | None = None
+        self.stream = StreamState()
+        self.version = 0
+
+    def recover(self) -> tuple[Tables, Recovered]:
+        return Tables(self._program), Recovered(0, 0, 0.0)
+
+    def refuse_foreign(self, id: int, source: str, offsets: str | None) -> None:
+        pass
+
+    def outcomes(self, id: int) -> pa.Table | None:
+        if id in self._outcomes or self._last_id is None or id > self._last_id:
+            return self._outcomes.get(id)
+        raise StateError(
+            f"batch {id} is not retained any more: app '{self._program.name}' is in memory, has run batches up to "
+            f"{self._last_id}, and keeps the outcomes of the last {_KEPT}; ids must increase; open it with a "
+            "path to keep more"
+        )
+
+    def prepare(
+        self, tables: Tables, events: list[EventBatch], outcomes: pa.Table, stream: StreamState, id: int | None
+    ) -> Any:
+        return outcomes, stream, id
+
+    def commit(self, prepared: Any) -> None:
+        outcomes, self.stream, id = prepared
+        self.version += 1
+        if id is not None:
+            self._outcomes[id], self._last_id = outcomes, id
+            while len(self._outcomes) > _KEPT:
+                del self._outcomes[next(iter(self._outcomes))]
+
+    def forget(self, prepared: Any) -> None:
+        pass
+
+    def load(self, table: TableDef, rows: pa.Table) -> None:
+        pass
+
+    def snapshot_if_due(self, tables: Tables) -> None:
+        pass
+
+    def outcomes_of(self, version: int) -> pa.Table:
+        raise self._refusal("outcomes")
+
+    def view(self, version: int) -> View:
+        raise self._refusal("older versions")
+
+    def history(self, table: TableDef, key: pa.Table) -> pa.Table:
+        raise self._refusal("history")
+
+    def close(self, tables: Tables | None) -> None:
+        pass
+
+    def _refusal(self, what: str) -> StateError:
+        return StateError(f"app '{self._program.name}': a database in memory keeps no {what}; open it with a path")

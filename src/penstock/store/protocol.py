@@ -1,0 +1,69 @@
+"""What a database asks of whatever keeps its batches: a state directory (durable.py) or nothing at all (memory.py)."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from penstock.check.findings import Finding
+from penstock.declare.model import TableDef
+from penstock.execute.intake import EventBatch
+from penstock.state.tables import Tables
+from penstock.state.view import View
+from penstock.store.replay import Recovered
+from penstock.store.stream import StreamState
+
+
+class Store(Protocol):
+    stream: StreamState
+
+    @property
+    def version(self) -> int:
+        """The last one that has happened."""
+
+    @property
+    def last_id(self) -> int | None:
+        """The newest batch id, or None before the first."""
+
+    @property
+    def can_go_back(self) -> bool:
+        """Whether `recover` may be called at any time, and gives the last version quickly."""
+
+    @property
+    def damage(self) -> tuple[Finding, ...]:
+        """What a scrub has found so far."""
+
+    def recover(self) -> tuple[Tables, Recovered]:
+        """The tables as of the last version."""
+
+    def refuse_foreign(self, id: int, source: str, offsets: str | None) -> None:
+        """Raises where a stream's batch cannot be the next one here, nor the last one again."""
+
+    def prepare(
+        self, tables: Tables, events: list[EventBatch], outcomes: pa.Table, stream: StreamState, id: int | None
+    ) -> Any:
+        """A batch that has run, written down; it is committed, or forgotten, before anything else is written."""
+
+    def commit(self, prepared: Any) -> None:
+        """Now it has happened."""
+
+    def forget(self, prepared: Any) -> None:
+        """It never happened."""
+
+    def load(self, table: TableDef, rows: pa.Table) -> None: ...
+
+    def snapshot_if_due(self, tables: Tables) -> None: ...
+
+    def outcomes(self, id: int) -> pa.Table | None:
+        """Of the batch with this id; None where it has not happened."""
+
+    def outcomes_of(self, version: int) -> pa.Table: ...
+
+    def view(self, version: int) -> View:
+        """All tables as of an older version."""
+
+    def history(self, table: TableDef, key: pa.Table) -> pa.Table: ...
+
+    def close(self, tables: Tables | None) -> None:
+        """tables: as they are, or None where they cannot be trusted."""

@@ -1,0 +1,142 @@
+"""State out of a journal: a snapshot, and then segment after segment.
+
+Opening a directory, reading an older version and the history of a record are all this one walk.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.commit import Journal, Recovery, Segment
+from penstock.declare.model import TableDef
+from penstock.engine import Engine
+from penstock.errors import StateError
+from penstock.execute import intake
+from penstock.execute.intake import EventBatch
+from penstock.execute.watermark import ARRIVAL
+from penstock.state.tables import Tables
+from penstock.store.segment import DELETED, EVENT, LOAD, OUTCOMES, WRITTEN, part, parts_of
+from penstock.store.stream import StreamState
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What opening a directory took."""
+
+    version: int
+    changes: int
+    seconds: float
+
+
+def changes_parts(tables: Tables) -> dict[str, pa.Table]:
+    parts = {}
+    for name, (written, deleted) in tables.changes().items():
+        parts[part(WRITTEN, name)] = written
+        if deleted.num_rows:
+            parts[part(DELETED, name)] = deleted
+    return parts
+
+
+def input_parts(events: list[EventBatch]) -> dict[str, pa.Table]:
+    return {part(EVENT, e.event.name): e.table.append_column(ARRIVAL, pa.array(e.arrival)) for e in events}
+
+
+class Replay:
+    """An engine that follows a journal."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.program = engine, engine.program
+        self.tables = engine.tables
+        self.stream = StreamState()
+        self.changes = 0
+
+    def run(self, recovery: Recovery) -> None:
+        for _ in self.steps(recovery):
+            pass
+
+    def steps(self, recovery: Recovery) -> Iterator[Segment | None]:
+        """Apply the snapshot (yielding None) and each segment (yielding it)."""
+        if recovery.snapshot is not None:
+            self.stream = StreamState.read(recovery.snapshot.header, recovery.snapshot.tables)
+            for table in self.program.tables:
+                rows = recovery.snapshot.tables[table.name]
+                # Which batch last wrote a record is not kept in snapshots: it was this version or earlier.
+                self.tables[table.name].put(rows, self.tables.strings, recovery.snapshot.header["version"])
+        yield None
+        with closing(recovery.segments) as segments:
+            for segment in segments:
+                self.apply(segment)
+                yield segment
+
+    def apply(self, segment: Segment) -> None:
+        version, parts = segment.header["version"], segment.parts
+        if segment.header["kind"] == "batch":
+            self.stream = StreamState.read(segment.header, parts)
+        if segment.header["kind"] == "batch" and segment.header["log"] == "input":
+            self._execute(segment)
+            return
+        for table in self.program.tables:
+            name, schema = table.name, table.arrow()
+            none = schema.empty_table()
+            written = parts.get(part(WRITTEN, name), parts.get(part(LOAD, name), none))
+            deleted = parts.get(part(DELETED, name), none.select([c.name for c in table.keys]))
+            self.changes += written.num_rows + deleted.num_rows
+            self.tables.apply(name, written, deleted, version)
+
+    def _execute(self, segment: Segment) -> None:
+        if segment.header["plan"] != self.engine.kernel.fingerprint:
+            why, keep = "its transactions, or Penstock itself, have changed", ""
+            if not self.engine.kernel.whole:
+                why = "its transactions may have changed, for a udf compiles from what no process after it can compare"
+                keep = '; keep such an app with log="changes"'
+            raise StateError(
+                f"app '{self.program.name}': batch {segment.header['version']} was logged as input, and since then "
+                f"{why}; open it with the code that wrote it and close it, which makes a snapshot{keep}"
+            )
+        tables = parts_of(EVENT, segment.parts)
+        events = [
+            EventBatch(e.event, e.table, tables[e.event.name].column(ARRIVAL).to_numpy())
+            for e in intake.events(self.program, tables, sound=True)
+        ]
+        self.engine.replay(self.engine.encode(self.engine.order(events)), segment.header["version"])
+        self.changes += self.tables.dirty_count()
+        self.engine.end_batch()
+
+
+def recover(journal: Journal, replay: Replay, upto: int | None = None) -> Recovered:
+    begun = time.perf_counter()
+    replay.run(journal.recover(upto, skip=(OUTCOMES,)))
+    return Recovered(journal.version if upto is None else upto, replay.changes, time.perf_counter() - begun)
+
+
+def history(journal: Journal, replay: Replay, table: TableDef, key: pa.Table) -> pa.Table:
+    """Every retained change of one record: version, change (kept, loaded, written, deleted), and its columns."""
+    state = replay.tables[table.name]
+    rows: list[dict[str, Any]] = []
+    last: dict[str, Any] | None = None
+    recovery = journal.recover(oldest=True, skip=(OUTCOMES,))
+    for segment in replay.steps(recovery):
+        strings = replay.tables.strings  # another one after it was made anew
+        row = state.rows_of(state.keys_of(key, strings))
+        there = state.arrow(row, strings).to_pylist()[0] if row[0] >= 0 else None
+        if segment is None:
+            change, version = "kept", recovery.base_version
+        else:
+            change = "loaded" if segment.header["kind"] == "load" else "written"
+            version = segment.header["version"]
+            if there is not None and last is not None and state.written[row[0]] != version:
+                continue
+        if there is None and last is not None:
+            rows.append({"version": version, "change": "deleted", **key.to_pylist()[0]})
+        elif there is not None and (segment is None or segment.header["kind"] == "batch" or last is None):
+            rows.append({"version": version, "change": change, **there})
+        last = there
+    columns = [pa.field("version", pa.int64()), pa.field("change", pa.string())]
+    columns += [pa.field(c.name, c.type.arrow()) for c in table.columns]
+    return pa.Table.from_pylist(rows, schema=pa.schema(columns))
