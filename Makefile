@@ -89,8 +89,9 @@ bench-paper: $(PLOT)
 	$(RUN) benchmarks.schedulers latency --json bench-paper/latency.json
 	$(RUN) benchmarks.schedulers regret --json bench-paper/regret.json
 
+# Not --quiet, under which --strict counts no warnings.
 docs: $(DOCS)
-	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict
 
 clean:
 	rm -rf "$(VENV)" dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
