@@ -125,8 +125,8 @@ class App(Declarations):
             sources: Event -> streaming DataFrame, or `ps.parquet("in/")`.
             state: The durable directory: tables, log, Spark's checkpoint.
             outcomes: A directory for Parquet files (made for its owner alone; one that is there gives files its mode),
-                or `f(dataframe, batch_id)`. A function may get a batch again after a crash; its batch_id is None for what
-                a watermark still held at the end of an availableNow query.
+                or `f(dataframe, batch_id)`. A function may get a batch again after a crash; its batch_id is None for
+                what a watermark still held at the end of an availableNow query.
             watermark: Hold back for event order across batches: "5 seconds", or an int in the order column's unit.
             trigger: As `DataStreamWriter.trigger` takes it.
             name: The query's name.
