@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def _target(source: str, link: str, page: str) -> str:
     return posixpath.relpath(target, posixpath.dirname(page) or ".")
 
 
-def _outside_of_code(text: str, change: Any) -> str:
+def _outside_of_code(text: str, change: Callable[[str], str]) -> str:
     lines, inside = [], False
     for line in text.splitlines():
         fence = _FENCE.match(line) is not None
