@@ -11,6 +11,7 @@
 #   make fmt          rewrite the code in the project's format
 #   make bench        measure the engine alone, then pipelines: Penstock and its peers, to bench.json and bench.png
 #   make bench-paper  how batches are scheduled: the papers' figures drawn again, in bench-paper/
+#   make docs         the documentation as a site, in site/; a broken link fails
 #   make clean        remove the environment, caches and builds
 #
 # PYTHON=… picks an interpreter, VENV=… another place for the environment, WORKERS=… the test processes.
@@ -28,8 +29,9 @@ RUN := "$(BIN)/python" -m
 STAMP := $(VENV)/.installed
 PLOT := $(VENV)/.plot
 PEERS := $(VENV)/.peers
+DOCS := $(VENV)/.docs
 TESTS := $(RUN) pytest -n $(WORKERS) --dist loadgroup
-CODE := $(wildcard src tests examples benchmarks)
+CODE := $(wildcard src tests examples benchmarks docs/*.py)
 
 # A version manager may put a python3.13 on the path that does not start, so each one is tried, not only looked up.
 NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
@@ -42,7 +44,7 @@ NEED_JAVA = @java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
 	if [ "$${major:-0}" -lt 17 ]; then \
 	    echo "make $@ runs Spark, which needs Java 17 or newer, and found $${major:-none}; install one (Debian and Ubuntu: apt install openjdk-17-jre-headless) or set JAVA_HOME$(1)" >&2; exit 1; fi
 
-.PHONY: help demo test test-quick test-long sweep simulate check fmt bench bench-paper clean
+.PHONY: help demo test test-quick test-long sweep simulate check fmt bench bench-paper docs clean
 
 help:
 	@sed -n 's/^#   make /make /p' Makefile
@@ -87,8 +89,12 @@ bench-paper: $(PLOT)
 	$(RUN) benchmarks.schedulers latency --json bench-paper/latency.json
 	$(RUN) benchmarks.schedulers regret --json bench-paper/regret.json
 
+# Not --quiet, under which --strict counts no warnings.
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict
+
 clean:
-	rm -rf "$(VENV)" dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf "$(VENV)" dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml
@@ -115,3 +121,7 @@ $(PLOT): $(STAMP)
 $(PEERS): $(STAMP) benchmarks/requirements.txt
 	$(RUN) pip install --quiet --disable-pip-version-check -e ".[spark,plot]" -r benchmarks/requirements.txt
 	@touch "$(PEERS)"
+
+$(DOCS): $(STAMP)
+	$(RUN) pip install --quiet --disable-pip-version-check -e ".[docs]"
+	@touch "$(DOCS)"

@@ -79,11 +79,15 @@ class App(Declarations):
     ) -> Database:
         """A database: in memory, or durable in a directory.
 
-        log: "changes" (records as each batch left them) or "input" (events; opening runs them again).
-        retain: how many versions stay readable. snapshot_every: batches between two snapshots, which are
-        written in the background unless background=False. scrub: hours between two slow passes over all files,
-        beside the batches, for damage (`db.damage`, observe.Damage); None for none. disk: how files are reached, for
-        fault tests.
+        Args:
+            path: The state directory; it is made if it is not there. None: in memory.
+            log: "changes" (records as each batch left them) or "input" (events; opening runs them again).
+            retain: How many versions stay readable.
+            snapshot_every: Batches between two snapshots.
+            background: Whether snapshots are written beside the batches.
+            scrub: Hours between two slow passes over all files, beside the batches, for damage (`db.damage`,
+                `observe.Damage`); None for none.
+            disk: How files are reached, for fault tests.
         """
         # numba looks for its cache as soon as a kernel is defined: not before somebody runs one.
         from penstock.database import Database
@@ -118,12 +122,16 @@ class App(Declarations):
     ) -> Any:
         """Run this app over streaming DataFrames; returns pyspark's StreamingQuery.
 
-        sources: event -> streaming DataFrame, or ps.parquet("in/"). state: the durable directory. outcomes: a
-        directory for Parquet files (made for its owner alone; one that is there gives files its mode), or
-        f(dataframe, batch_id), which may get a batch again after a crash, and whose batch_id is None for what a
-        watermark still held at the end of an availableNow query. watermark: hold back for event order across batches,
-        "5 seconds" or an int in the order column's unit. trigger: as DataStreamWriter.trigger takes it.
-        name: the query's name. options: as `open` takes them.
+        Args:
+            sources: Event -> streaming DataFrame, or `ps.parquet("in/")`.
+            state: The durable directory: tables, log, Spark's checkpoint.
+            outcomes: A directory for Parquet files (made for its owner alone; one that is there gives files its mode),
+                or `f(dataframe, batch_id)`. A function may get a batch again after a crash; its batch_id is None for
+                what a watermark still held at the end of an availableNow query.
+            watermark: Hold back for event order across batches: "5 seconds", or an int in the order column's unit.
+            trigger: As `DataStreamWriter.trigger` takes it.
+            name: The query's name.
+            options: As `open` takes them.
         """
         from penstock.spark import start
 

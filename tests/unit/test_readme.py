@@ -107,7 +107,10 @@ def test_bank_example_shows_what_it_says(tmp_path: Path, monkeypatch: pytest.Mon
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)[^)]*\)")
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+BESIDE = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *BESIDE], ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     wrong = [target for target in LINK.findall(page.read_text()) if not (page.parent / target).exists()]
     assert not wrong

@@ -3,7 +3,7 @@
     Arrow column    --column()-->   pa.Array of type.arrow()     only casts that lose nothing
     Python values   --values()-->   pa.Array of type.arrow()     only types that mean the same
 
-An array that has the right type already is handed on as it is, without a copy, if it is sound (sound.py).
+An array that has the right type already is handed on as it is, without a copy, if it is sound (validate.py).
 Neither side ever guesses: a str is not a number, a float is not money, and a bool is not an int.
 """
 

@@ -1,6 +1,6 @@
 """Plan -> numba source that runs events on the tables themselves: one function for a batch, event after event.
 
-    for each block of events: ask for the slots that they will look at (ahead.py)
+    for each block of events: ask for the slots that they will look at (prefetch.py)
     for each event, in order:
         by its kind, the transaction's operations, fused:
             a lookup probes the hash index in place; a write pushes the old value to the undo log
