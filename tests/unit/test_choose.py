@@ -4,7 +4,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import penstock as ps
 from penstock.database import Database
 from penstock.execute.native import Kernel
 from penstock.execute.order import LATE
+from penstock.schedule.adaptive import Adaptive
 from penstock.schedule.choose import Chooser, Features
 from penstock.schedule.costs import Costs
 from penstock.schedule.executors import Executors
@@ -34,6 +35,33 @@ def opened(knobs: StreamingLedger) -> Iterator[Database]:
         for table, rows in knobs.tables().items():
             db.load(table, rows)
         yield db
+
+
+@dataclass
+class Clock:
+    """Given times in place of measured ones: batches run, and however long they take, this is what they took."""
+
+    serial: float  # seconds of an event in the serial loop, and of its own code by a graph
+    graph: float  # seconds of an event by a graph, with all that it takes
+
+    def wound(self, db: Database, monkeypatch: pytest.MonkeyPatch) -> Adaptive:
+        """The adaptive of an open app, of which nothing is known yet, by this clock."""
+        adaptive = db._engine.scheduler.groups[0][1]
+        adaptive.chooser = Chooser(Costs())
+
+        def timed(running: Any, start: int, stop: int) -> float:
+            Adaptive._timed(adaptive, running, start, stop)
+            return self.serial * (stop - start)
+
+        def timed_graph(batch: Batch, graph: Any) -> tuple[dict[str, float], float]:
+            batch.run(graph)
+            batch.ran, took = self.serial * batch.count, self.graph * batch.count
+            rest = max(0.0, batch.threads * took - batch.ran)
+            return {"useful": batch.ran, "abort": 0.0, "explore": 0.0, "sync": rest / 2, "construct": rest / 2}, took
+
+        monkeypatch.setattr(adaptive, "_timed", timed)
+        monkeypatch.setattr(adaptive, "_timed_graph", timed_graph)
+        return adaptive
 
 
 def chosen(features: Features, last: str = "serial") -> str:
@@ -178,12 +206,11 @@ def test_a_batch_is_sampled_where_those_before_it_say_nothing_of_it(monkeypatch:
     deposits = StreamingLedger(cost_us=1.0, batch=4_000, keys=5_000, transfer_ratio=0.0, abort_ratio=0.0)
     with opened(deposits) as db:
         db.warm()
-        adaptive = db._engine.scheduler.groups[0][1]
-        sampled = []
+        adaptive, sampled = Clock(serial=3e-6, graph=2e-6).wound(db, monkeypatch), []
 
         def sample(running: Any, start: int) -> int:
             sampled.append(db.version)
-            return type(adaptive)._sample(adaptive, running, start)
+            return Adaptive._sample(adaptive, running, start)
 
         monkeypatch.setattr(adaptive, "_sample", sample)
         for number, transfers in enumerate((0.0, 0.0, 0.0, 0.9, 0.9, 1.0, 0.0)):
@@ -214,22 +241,19 @@ def test_small_batches_that_are_alike_run_as_the_first_of_them_did(monkeypatch: 
     knobs = StreamingLedger(cost_us=10.0, batch=600, keys=5_000, abort_ratio=0.0)
     with opened(knobs) as db:
         db.warm()
-        adaptive = db._engine.scheduler.groups[0][1]
-        price, looked, look = adaptive.price, [], Chooser.choose
+        Clock(serial=30e-6, graph=18e-6).wound(db, monkeypatch)
+        looked, look = [], Chooser.choose
 
         def choose(chooser: Chooser, features: Features) -> Any:
             looked.append(db.version)
             return look(chooser, features)
 
         monkeypatch.setattr(Chooser, "choose", choose)
-        monkeypatch.setattr(price, "said", lambda policy, one: setattr(price, "odd", 1))
-        monkeypatch.setattr(adaptive, "_hear", lambda *_: setattr(price, "odd", 0))
-        for number in range(13):
-            price.one = 1e-3 if number else None  # so that graphs have paid, however busy the machine is
+        for number in range(14):
             db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
-        assert looked == [1, 2, 11]  # the first of all shows what an event costs, the second that it is so
-        db.run(replace(knobs, batch=1_000).events(13), policy=ps.Policy.adaptive(2))
-        assert looked == [1, 2, 11, 13]
+        assert looked == [1, 2, 3, 12]  # the first of all shows what an event costs, the next two that it is so
+        db.run(replace(knobs, batch=1_000).events(14), policy=ps.Policy.adaptive(2))
+        assert looked == [1, 2, 3, 12, 14]
         report = db.last_batch
         assert report is not None and report.policy != "serial" and sum(report.spent.values()) > 0
 
@@ -283,6 +307,7 @@ def test_what_a_small_batch_is_waiting_for_is_not_repeated(monkeypatch: pytest.M
     monkeypatch.setattr(Executors, "missing", missing)
     knobs = StreamingLedger(cost_us=10.0, batch=600, keys=5_000, abort_ratio=0.0)
     with opened(knobs) as db:
+        Clock(serial=30e-6, graph=18e-6).wound(db, monkeypatch)
         for number in range(5):
             db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
     assert asked == [False, True, True, True]
@@ -296,16 +321,8 @@ def test_events_that_become_dear_are_not_run_as_the_cheap_ones_were(
     dear = replace(cheap, cost_us=5.0, batch=batch)
     with opened(cheap) as db:
         db.warm()
-        adaptive, one = db._engine.scheduler.groups[0][1], 80e-9
-
-        def timed(running: Any, start: int, stop: int) -> float:
-            type(adaptive)._timed(adaptive, running, start, stop)
-            return one * (stop - start)  # however busy the machine is
-
-        monkeypatch.setattr(adaptive, "_timed", timed)
-        monkeypatch.setattr(adaptive, "_hear", lambda *_: setattr(adaptive.price, "one", 1e-3))  # so that graphs paid
-        monkeypatch.setattr(adaptive, "_learn", lambda *_: None)
-        adaptive.chooser.costs = Costs()
+        clock = Clock(serial=80e-9, graph=400e-9)
+        clock.wound(db, monkeypatch)
 
         def ran(knobs: StreamingLedger, number: int) -> str:
             db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
@@ -313,7 +330,7 @@ def test_events_that_become_dear_are_not_run_as_the_cheap_ones_were(
             return db.last_batch.policy
 
         assert {ran(cheap, number) for number in range(20)} == {"serial"}
-        one = 20e-6
+        clock.serial, clock.graph = 20e-6, 12e-6
         after = [ran(dear, number) for number in range(20, 26)]
         assert "serial" not in after[4:]
 
@@ -341,12 +358,12 @@ def test_a_graph_tells_what_an_event_would_cost_without_it() -> None:
 
 
 @pytest.mark.parametrize("batch", [600, 3_000])
-def test_late_events_say_nothing_of_what_the_others_cost(batch: int) -> None:
+def test_late_events_say_nothing_of_what_the_others_cost(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     """Behind batches with a hot record, whose shape is thought of the next, and in front of others that are dear."""
     knobs = StreamingLedger(cost_us=10.0, batch=batch, keys=20, transfer_ratio=1.0, theta=1.0, abort_ratio=0.0)
     with opened(knobs) as db:
         db.warm()
-        price = db._engine.scheduler.groups[0][1].price
+        price = Clock(serial=40e-6, graph=30e-6).wound(db, monkeypatch).price
         last = 0
 
         def run(number: int, late: int = 0) -> Any:
@@ -426,7 +443,7 @@ def test_large_batches_that_are_alike_are_looked_at_every_other_time(monkeypatch
     knobs = StreamingLedger(cost_us=10.0, batch=2_500, keys=50_000, theta=0.0, transfer_ratio=1.0, abort_ratio=0.0)
     with opened(knobs) as db:
         db.warm()
-        adaptive = db._engine.scheduler.groups[0][1]
+        Clock(serial=40e-6, graph=22e-6).wound(db, monkeypatch)
         looked, look = [], Chooser.choose
 
         def choose(chooser: Chooser, features: Features) -> Any:
@@ -434,11 +451,7 @@ def test_large_batches_that_are_alike_are_looked_at_every_other_time(monkeypatch
             return look(chooser, features)
 
         monkeypatch.setattr(Chooser, "choose", choose)
-        for learning in ("_hear", "_learn"):  # the machine may be busy
-            monkeypatch.setattr(adaptive, learning, lambda *_: None)
-        adaptive.chooser.costs = Costs()
         for number in range(8):
-            adaptive.price.one, adaptive.price.odd = 1e-3, 0  # so that it has paid
             db.run(replace(knobs, abort_ratio=0.5 if number == 5 else 0.0).events(number), policy=ps.Policy.adaptive(2))
         assert looked == [0, 1, 3, 5, 6, 7]
 
@@ -465,12 +478,15 @@ def test_operations_are_not_given_up_for_what_whole_transactions_would_take() ->
 
 
 @pytest.mark.parametrize(("keys", "chained"), [(1, True), (100_000, False)])
-def test_what_a_graph_is_like_is_told_by_a_part_of_it(keys: int, chained: bool) -> None:
+def test_what_a_graph_is_like_is_told_by_a_part_of_it(
+    monkeypatch: pytest.MonkeyPatch, keys: int, chained: bool
+) -> None:
     knobs = StreamingLedger(cost_us=3.0, batch=24_000, keys=keys, theta=0.0, transfer_ratio=0.0, abort_ratio=0.0)
     with opened(knobs) as db:
         db.warm()
+        adaptive = Clock(serial=6e-6, graph=4e-6).wound(db, monkeypatch)
         db.run(knobs.events(), policy=ps.Policy.adaptive(2))
-        found = db._engine.scheduler.groups[0][1].chooser.found
+        found = adaptive.chooser.found
     assert found is not None and found.accesses == 2.0
     if chained:
         assert found.chain == found.path == found.strata == found.rounds == found.events
@@ -490,21 +506,13 @@ def test_late_events_at_the_head_of_a_batch_do_not_hide_what_the_others_reach() 
 def test_graphs_that_lose_are_left_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever makes threads wait: more of them than cores, say, which no estimate knows."""
     knobs = StreamingLedger(cost_us=1.0, batch=4_096, keys=50_000, theta=0.0, abort_ratio=0.0)
-    slow, run = True, Batch.run
-
-    def waiting(batch: Batch, graph: Any) -> dict[str, float]:
-        spent = run(batch, graph)
-        if slow:
-            time.sleep(0.1)
-            spent["sync"] += 0.2
-        return spent
-
-    monkeypatch.setattr(Batch, "run", waiting)
     with opened(knobs) as db:
         db.warm()
-        ran = []
+        clock, ran = Clock(serial=3e-6, graph=25e-6), []
+        clock.wound(db, monkeypatch)
         for number in range(80):
-            slow = number < 40
+            if number == 40:
+                clock.graph = 2e-6
             db.run(knobs.events(number), policy=ps.Policy.adaptive(2))
             assert db.last_batch is not None
             ran.append(db.last_batch.policy)

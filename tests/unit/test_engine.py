@@ -219,46 +219,43 @@ def test_the_reference_replays_too() -> None:
 
 @pytest.mark.parametrize("durable", [False, True], ids=["memory", "durable"])
 def test_readers_see_whole_batches_and_are_not_starved(tmp_path: Path, durable: bool) -> None:
+    """The writer goes on until both have read often enough: whoever had to wait for it to stop would wait forever."""
     stop = threading.Event()
     failures: list[BaseException] = []
-    waits: list[float] = []
-    versions: list[int] = []
-
-    def reading(read: Any) -> None:
-        try:
-            while not stop.is_set():
-                begun = time.perf_counter()
-                total, version = read()
-                waits.append(time.perf_counter() - begun)
-                versions.append(version)
-                assert total == 2000, f"{total} at version {version}"
-        except BaseException as error:
-            failures.append(error)
 
     with bank.open(tmp_path / "state" if durable else None, background=False) as db:
         db.load(Account, ACCOUNTS)
 
-        def by_table() -> tuple[Any, int]:
-            return sum(db.table(Account)["balance"].to_pylist()), db.version
+        def by_table() -> Any:
+            return sum(db.table(Account)["balance"].to_pylist())
 
-        def by_sql() -> tuple[Any, int]:
-            return db.sql("select sum(balance) as total from account")["total"][0].as_py(), db.version
+        def by_sql() -> Any:
+            return db.sql("select sum(balance) as total from account")["total"][0].as_py()
 
-        threads = [threading.Thread(target=reading, args=(read,)) for read in (by_table, by_sql)]
+        seen: dict[Any, list[int]] = {by_table: [], by_sql: []}  # the versions that it read
+
+        def reading(read: Any) -> None:
+            try:
+                while not stop.is_set():
+                    total, version = read(), db.version
+                    seen[read].append(version)
+                    assert total == 2000, f"{total} at version {version}"
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=reading, args=(read,)) for read in seen]
         for thread in threads:
             thread.start()
-        begun, ts = time.monotonic(), 1
-        while time.monotonic() - begun < 1.5 and not failures:
+        ts, hangs = 1, time.monotonic() + 120
+        while not failures and not all(len(read) >= 10 and len(set(read)) > 3 for read in seen.values()):
+            assert time.monotonic() < hangs, f"readers wait for the writer: {seen}"
             db.run(transfers(ts, 200))
             ts += 200
         stop.set()
         for thread in threads:
-            thread.join()
-        batches = db.version
+            thread.join(120)
+            assert not thread.is_alive(), "a reader hangs"
     assert not failures, failures
-    # Shared machines are slow at times; a reader that waits for the writer to finish would wait 1.5 seconds.
-    assert len(waits) >= 10 and sorted(waits)[len(waits) // 2] < 0.5 and max(waits) < 1.4
-    assert len(set(versions)) > 3 and batches > 10, "readers and writer took turns"
 
 
 def test_a_view_stays_as_it_was(db: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,7 +14,19 @@ import pytest
 
 from penstock.schedule import atomics, cores
 from penstock.schedule.policy import cores as cores_of_this_process
-from penstock.schedule.team import _CORES, _LINE, ALL, Team, hand, handed, share
+from penstock.schedule.team import (
+    _AWAY,
+    _CORES,
+    _HELPERS,
+    _LINE,
+    _SLEEP,
+    _SLEEPING,
+    ALL,
+    Team,
+    hand,
+    handed,
+    share,
+)
 
 kernel = nb.njit(nogil=True)  # not kept on disk: what it has inlined is under test
 
@@ -93,7 +106,7 @@ def test_a_child_process_has_helpers_of_its_own(team: Team) -> None:
             os._exit(0)
         except BaseException:
             os._exit(1)
-    for _ in range(1000):
+    for _ in range(3000):
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             break
@@ -116,15 +129,26 @@ def test_a_helper_that_cannot_be_had_is_asked_for_again(team: Team, monkeypatch:
     runs(team, 3)
 
 
+def asleep(team: Team, helpers: int) -> bool:
+    """Whether so many helpers come to sleep, or have gone; on a machine that is too busy for them, after a while."""
+    for _ in range(60_000):
+        gone = sum(int(team._box[_HELPERS + k * _LINE]) == _AWAY for k in range(1, helpers + 1))
+        if team._box[_SLEEPING] + gone == helpers:
+            return True
+        time.sleep(0.001)
+    return False
+
+
 def test_a_closed_team_lets_its_helpers_go_at_once(team: Team) -> None:
-    took = []
     for _ in range(5):
+        team._make_room(4)
+        team._box[_SLEEP] = 120  # seconds, after which they would go by themselves
         runs(team, 4)
-        time.sleep(0.005)  # they sleep by now
-        begun = time.perf_counter()
-        team.close()
-        took.append(time.perf_counter() - begun)
-    assert min(took) < 0.04  # they would have gone by themselves after 0.05
+        assert asleep(team, 3)
+        closing = threading.Thread(target=team.close)
+        closing.start()
+        closing.join(60)
+        assert not closing.is_alive(), "helpers sleep on"
     runs(team, 4)
 
 
@@ -149,9 +173,11 @@ def test_a_thread_leaves_the_cores_of_others_if_it_may() -> None:
 
 @pytest.mark.skipif(cores_of_this_process() < 2, reason="needs two cores")
 def test_helpers_that_slept_run_beside_the_caller(team: Team) -> None:
+    runs(team, 2)
     apart = 0
-    for pause in (0.03, 0.08) * 8:
-        time.sleep(pause)  # they sleep by then, or have gone; unless the machine has no time for them
+    for pause in (0.0, 0.08) * 8:
+        time.sleep(pause)  # in which they may go
+        assert asleep(team, 1)
         runs(team, 2)
         caller, helper = team._box[_CORES::_LINE]
         apart += int(caller != helper)

@@ -18,6 +18,7 @@ from penstock.schedule.alike import Alike
 from penstock.schedule.choose import LITTLE, Choice, Chooser, Features, policy, too_little
 from penstock.schedule.costs import Costs
 from penstock.schedule.executors import Executors
+from penstock.schedule.graph import Graph
 from penstock.schedule.graph_executor import Batch
 from penstock.schedule.policy import Policy, RunSummary
 from penstock.schedule.price import SAME, STOPPED, Price
@@ -119,7 +120,7 @@ class Adaptive:
                 self.retry.seems_dear()
             return self._serially(running, late, Choice(policy, why))
         batch = self.executors.graph.begin(running, policy, late, running.count)
-        spent = batch.run(batch.graph())
+        spent, _ = self._timed_graph(batch, batch.graph())
         self._hear(batch)
         return RunSummary(policy, why, spent)
 
@@ -184,6 +185,11 @@ class Adaptive:
         self.kernel.run(running, start, stop)
         return time.perf_counter() - begun
 
+    def _timed_graph(self, batch: Batch, graph: Graph) -> tuple[dict[str, float], float]:
+        """Thread-seconds by what they went to, and the seconds since the batch began."""
+        spent = batch.run(graph)
+        return spent, time.perf_counter() - batch.begun
+
     # -- with one ---------------------------------------------------------------------------
 
     def _features(self, events: int, threads: int, reached: float) -> Features:
@@ -220,8 +226,7 @@ class Adaptive:
         if choice.policy.scheme == "serial":
             return self._serially(running, done, choice)
         batch.policy = choice.policy
-        spent = batch.run(graph)
-        took = time.perf_counter() - batch.begun
+        spent, took = self._timed_graph(batch, graph)
         self.chooser.trials.ran(batch.policy.name, took / features.events, self.chooser.estimates)
         self._hear(batch)
         cost = self.price.one or 0.0

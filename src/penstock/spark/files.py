@@ -108,7 +108,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(0)
 
     def _offset(self, files: int) -> dict[str, Any]:
-        return {"event": self._event, "files": files}  # with its name, so that Spark's notes can be read: direct_source.py
+        return {"event": self._event, "files": files}  # The name is for direct_source.py, which reads Spark's notes.
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self._limit is None else ReadMaxFiles(self._limit)
