@@ -55,7 +55,7 @@ def opening_does_not_sync_what_a_dead_writer_left(patch: pytest.MonkeyPatch) -> 
         retain.remove_unfinished(disk, path)
         return scan.scan(disk, path)
 
-    patch.setattr(journal, "_settle", settle)
+    patch.setattr(journal, "_clean_up", settle)
 
 
 @mutation

@@ -23,8 +23,8 @@ from penstock.schedule.team import (
     _SLEEPING,
     ALL,
     Team,
-    hand,
-    handed,
+    dispatch,
+    entry_point,
     share,
 )
 
@@ -35,7 +35,7 @@ kernel = nb.njit(nogil=True)  # not kept on disk: what it has inlined is under t
 def mark(box: Any, me: Any, threads: Any, found: Any, calls: Any) -> Any:
     """Every thread adds its number plus 1 to its share, and counts itself; they wait for each other."""
     if me == ALL:
-        return hand(box, threads, handed((box, me, threads, found, calls)))
+        return dispatch(box, threads, entry_point((box, me, threads, found, calls)))
     start, stop = share(found.size, me, threads)
     for i in range(start, stop):
         found[i] += me + 1
@@ -49,7 +49,7 @@ def mark(box: Any, me: Any, threads: Any, found: Any, calls: Any) -> Any:
 @kernel
 def fail(box: Any, me: Any, threads: Any, who: Any) -> Any:
     if me == ALL:
-        return hand(box, threads, handed((box, me, threads, who)))
+        return dispatch(box, threads, entry_point((box, me, threads, who)))
     if me == who:
         raise ValueError("as asked")
     return 0

@@ -123,7 +123,7 @@ class Journal:
                 write_identity(disk, path, identity, log, Origin.new())
             else:
                 check_identity(path, stored, identity)
-            found = _settle(disk, path)
+            found = _clean_up(disk, path)
             if found.origin.directory is None:
                 found = _give_origin(disk, path, found)
             return cls(
@@ -404,7 +404,7 @@ def _stored(disk: Disk, path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _settle(disk: Disk, path: Path) -> Scan:
+def _clean_up(disk: Disk, path: Path) -> Scan:
     """Removes what a dead writer left, and makes durable what it did not live to sync."""
     remove_unfinished(disk, path)
     disk.fsync_dir(path / LOG)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.schedule.team import ALL, hand, handed, share
+from penstock.schedule.team import ALL, dispatch, entry_point, share
 from penstock.state.jit import borrowed, inlined, kernel
 
 
@@ -86,7 +86,7 @@ _ENTRY = (1 << _SHIFT) - 1
 def link(box: Any, me: Any, threads: Any, g: Graph, tails: Any, writers: Any, stamp: Any) -> Any:
     """The chains of one share of the records. Threads link disjoint shares."""
     if me == ALL:
-        return hand(box, threads, handed((box, me, threads, g, tails, writers, stamp)))
+        return dispatch(box, threads, entry_point((box, me, threads, g, tails, writers, stamp)))
     g = borrowed(g)
     tagged = stamp << _SHIFT
     for e in range(g.record.size):
@@ -177,7 +177,7 @@ def shapes(
 ) -> Any:
     """Which events are cut, and into how many pieces. One that means the same record twice stays whole."""
     if me == ALL:
-        return hand(box, threads, handed((box, me, threads, g, kind, shape_of, size, shape, first)))
+        return dispatch(box, threads, entry_point((box, me, threads, g, kind, shape_of, size, shape, first)))
     g = borrowed(g)
     start, stop = share(shape.size, me, threads)
     for i in range(start, stop):
@@ -194,7 +194,7 @@ def shapes(
 def deal(box: Any, me: Any, threads: Any, g: Graph, p: Fragments, home: Any) -> Any:
     """The piece of every entry, and the event of every piece. home: shape, site -> piece of the event."""
     if me == ALL:
-        return hand(box, threads, handed((box, me, threads, g, p, home)))
+        return dispatch(box, threads, entry_point((box, me, threads, g, p, home)))
     g, p = borrowed(g), borrowed(p)
     start, stop = share(p.shape.size, me, threads)
     for i in range(start, stop):
@@ -210,7 +210,7 @@ def deal(box: Any, me: Any, threads: Any, g: Graph, p: Fragments, home: Any) -> 
 def gates(box: Any, me: Any, threads: Any, p: Fragments, undecided: Any, gate: Any) -> Any:
     """What has to happen before a piece's versions may be seen."""
     if me == ALL:
-        return hand(box, threads, handed((box, me, threads, p, undecided, gate)))
+        return dispatch(box, threads, entry_point((box, me, threads, p, undecided, gate)))
     p = borrowed(p)
     start, stop = share(p.shape.size, me, threads)
     for i in range(start, stop):
@@ -245,7 +245,7 @@ def affected(g: Graph, p: Fragments, active: Any) -> Any:
 def waits(box: Any, me: Any, threads: Any, g: Graph, p: Fragments, active: Any, pending: Any) -> Any:
     """How many versions, and pieces of its own event, each piece waits for; those of events not active wait forever."""
     if me == ALL:
-        return hand(box, threads, handed((box, me, threads, g, p, active, pending)))
+        return dispatch(box, threads, entry_point((box, me, threads, g, p, active, pending)))
     g, p = borrowed(g), borrowed(p)
     start, stop = share(p.shape.size, me, threads)
     for i in range(start, stop):
@@ -296,7 +296,7 @@ def reaches(box: Any, me: Any, threads: Any, g: Graph, p: Fragments, tails: Any,
     and unlike paths, chains can be measured by many threads at once.
     """
     if me == ALL:
-        return hand(box, threads, handed((box, me, threads, g, p, tails, reach, most)))
+        return dispatch(box, threads, entry_point((box, me, threads, g, p, tails, reach, most)))
     g, p = borrowed(g), borrowed(p)
     found = 1
     start, stop = share(p.shape.size, me, threads)

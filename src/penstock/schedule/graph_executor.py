@@ -184,7 +184,7 @@ class Batch:
             self.redo(graph, pieces)
             done = time.perf_counter()
         if cut:
-            self.settle(graph)
+            self.report_aborts(graph)
         self.install(graph)
         building = built - self.begun + time.perf_counter() - done
         out["abort"] += (done - worked) * self.threads
@@ -280,7 +280,7 @@ class Batch:
             by = redone(self.policy.explore, self.ran / pieces.owner.size, self.threads)
             self.work(graph, careful, prepare_again(self, graph, careful, active, by))
 
-    def settle(self, graph: Graph) -> None:
+    def report_aborts(self, graph: Graph) -> None:
         """The reasons of events that aborted piece by piece; they return nothing."""
         aborted = np.flatnonzero(graph.verdict != COMMITTED)
         if aborted.size:

@@ -57,7 +57,7 @@ class LockExecutor:
         self._work(batch, held)
         worked = time.perf_counter(), locks.clock()
         if policy.scheme == "none":
-            self._settle(batch, graph)
+            self._mend_index(batch, graph)
         ended = time.perf_counter()
         rate = (worked[0] - built[0]) / max(1, worked[1] - built[1])
         construct = (built[0] - begun + ended - worked[0]) * batch.threads
@@ -119,12 +119,12 @@ class LockExecutor:
                 graph, low, high, number, mortal, table.written, table.dirty, table.flags, table.tombstones, table.meta
             )
 
-    def _settle(self, batch: Batch, graph: Graph) -> None:
+    def _mend_index(self, batch: Batch, graph: Graph) -> None:
         """Two threads may have left a record's flag and its slot in the index at odds."""
         for table in batch.tables:
             if table.definition.name in self.mortal:
                 rows = table.tombstones[: table.meta[TOMBSTONES]]
-                hashing.settle(table.slots, table.stored, table.flags, rows)
+                hashing.mend_index(table.slots, table.stored, table.flags, rows)
 
 
 def _log(size: int) -> list[Any]:

@@ -24,7 +24,7 @@ import numpy as np
 
 from penstock.schedule import atomics
 from penstock.schedule.graph import Graph, GraphBuffers
-from penstock.schedule.team import ALL, hand, handed, share
+from penstock.schedule.team import ALL, dispatch, entry_point, share
 from penstock.state.hashing import mix
 from penstock.state.jit import borrowed, inlined, kernel
 
@@ -83,7 +83,7 @@ def locks(memory: GraphBuffers, g: Graph, scheme: str, threads: int, size: int, 
 def claim(box: Any, me: Any, threads: Any, g: Graph, claims: Any, partitions: Any) -> Any:
     """What these events lock: records, or partitions of them where there are any."""
     if me == ALL:
-        return hand(box, threads, handed((box, me, threads, g, claims, partitions)))
+        return dispatch(box, threads, entry_point((box, me, threads, g, claims, partitions)))
     g = borrowed(g)
     start, stop = share(g.first.size - 1, me, threads)
     for i in range(start, stop):

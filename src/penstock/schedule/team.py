@@ -7,14 +7,14 @@ kernel hands itself on:
     @kernel
     def link(box, me, threads, g, tails):                         team.run(link, threads, g, tails)
         if me == ALL:
-            return hand(box, threads, handed((box, me, threads, g, tails)))
+            return dispatch(box, threads, entry_point((box, me, threads, g, tails)))
         ...
         return 0
 
-    box       what the threads share: which step, with which arguments, and who is through with it
-    handed    where the kernel's own code lies, and where its arguments
-    hand      have all threads run it, and wait for them
-    serve     what a helping thread does: run what it is handed. When it has not been wanted for a while it goes
+    box           what the threads share: which step, with which arguments, and who is through with it
+    entry_point   where the kernel's own code lies, and where its arguments
+    dispatch      have all threads run it, and wait for them
+    serve         what a helping thread does: run what it is handed. When it has not been wanted for a while it goes
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ _ENTRY = ir.FunctionType(_WORD, [_WORD, _WORD])  # where the arguments lie, me -
 
 
 @intrinsic
-def handed(typingctx: Any, arguments: Any) -> Any:
-    """For `hand`: the kernel that calls this, whose arguments these are, all of them. They lie in its frame."""
+def entry_point(typingctx: Any, arguments: Any) -> Any:
+    """For `dispatch`: the kernel that calls this, whose arguments these are, all of them. They lie in its frame."""
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         count = len(arguments.types)
@@ -177,7 +177,7 @@ def _call(typingctx: Any, code: Any, frame: Any, me: Any) -> Any:
 
 
 @inlined
-def hand(box: Any, threads: Any, step: Any) -> Any:
+def dispatch(box: Any, threads: Any, step: Any) -> Any:
     """Have all threads run a step; in how many it failed."""
     code, frame = step
     box[_CODE], box[_ARGUMENTS] = code, frame

@@ -183,7 +183,7 @@ def remove(slots: Any, at: Any) -> None:
 
 
 @kernel
-def settle(slots: Any, stored: Any, flags: Any, rows: Any) -> None:
+def mend_index(slots: Any, stored: Any, flags: Any, rows: Any) -> None:
     """Let the index say of these rows what their flags say: whether the record lives."""
     width = stored.shape[0]
     key = np.empty((width, 1), np.int64)

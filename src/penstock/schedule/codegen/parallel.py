@@ -61,7 +61,7 @@ def _function(out: Source, plan: Plan, name: str, more: str, write: Callable[[So
     arguments, body = ", ".join(names), Source(1)
     body.line("if me == h_.ALL:")
     with body.indented():
-        body.line(f"return h_.hand(box, threads, h_.handed(({arguments})))")
+        body.line(f"return h_.dispatch(box, threads, h_.entry_point(({arguments})))")
     write(body)
     body.line("return 0")
     out.text(cutter.functions(names, body))
