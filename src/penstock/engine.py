@@ -25,7 +25,7 @@ import pyarrow as pa
 from penstock import observe
 from penstock.commit import Finding
 from penstock.declare.model import TableDef
-from penstock.declare.objects import Table
+from penstock.declare.objects import Batch, Key, Rows, Table
 from penstock.errors import InputError, StateError, committing, tell_committed
 from penstock.execute import intake
 from penstock.execute.asked import Asked
@@ -96,7 +96,7 @@ class Database:
 
     def run(
         self,
-        batch: Any,
+        batch: Batch,
         policy: Policy | None = None,
         id: int | None = None,
         *,
@@ -133,7 +133,7 @@ class Database:
         return prepared.outcomes
 
     def run_ahead(
-        self, batch: Any, id: int, *, source: str, offsets: str | None = None, watermark: int | None = None
+        self, batch: Batch, id: int, *, source: str, offsets: str | None = None, watermark: int | None = None
     ) -> None:
         """Do all of the batch that is expected next, but for making it happen, which `run` does when it is asked for
         just that. Whatever comes instead first puts memory back to what has happened. Readers see nothing of it.
@@ -151,7 +151,7 @@ class Database:
         """Compile what the adaptive policy may choose, now and not when it is first worth it."""
         self._conductor.compiled.warm()
 
-    def load(self, table: Table | str, rows: Any) -> None:
+    def load(self, table: Table | str, rows: Rows) -> None:
         """Fill a table: rows or an Arrow table. A key that is there already is refused."""
         definition = self._definition(table)
         with self._gate.writing():
@@ -201,7 +201,7 @@ class Database:
                 raise StateError(f"app '{self.program.name}' has no version {version}; the last is {self.version}")
         return self._store.view(version)
 
-    def history(self, table: Table | str, *key: Any) -> pa.Table:
+    def history(self, table: Table | str, *key: Key) -> pa.Table:
         """Every retained change of one record, oldest first: version, change, and its columns."""
         definition = self._definition(table)
         parts = key[0] if len(key) == 1 and isinstance(key[0], tuple) else key
@@ -245,7 +245,7 @@ class Database:
         """The last version that a stream made by running all that was held, at its end."""
         return self._store.stream.drained
 
-    def explain(self, batch: Any = None, policy: Policy | None = None) -> str:
+    def explain(self, batch: Batch | None = None, policy: Policy | None = None) -> str:
         """The plan of every transaction, as text; or of a small batch its graph and schedule. Nothing runs."""
         policy = _policy(policy, Policy())
         if batch is None:
