@@ -130,6 +130,7 @@ class App(Declarations):
         """
         from penstock.spark import start
 
+        # It is a dict; as an argument it is a Mapping, so that a dict of files only is one of sources to type checkers.
         return start.start(
             self.plan,
             cast("dict[Any, Any]", sources),

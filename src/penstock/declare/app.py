@@ -153,7 +153,7 @@ class Declarations:
                     raise DeclarationError(f"{at}: '{marks[kind]}' is the {kind} already; an event has one")
                 marks[kind] = name
             elif mark is not REQUIRED and mark is not None:
-                raise DeclarationError(f"{at}: an event's field has no default; leave out {mark!r}")
+                raise DeclarationError(f"{at}: an event's field has no default; leave out `{mark!r}`")
         if "order" not in marks:
             raise DeclarationError(f"{where} needs a place in time: write one field as `ts: int = ps.order()`")
         event = EventDef(cls.__name__, tuple(fields), marks["order"], marks.get("id"))
