@@ -73,6 +73,7 @@ check: $(STAMP)
 	$(RUN) ruff check $(CODE)
 	$(RUN) ruff format --check $(CODE)
 	$(RUN) mypy
+	$(RUN) basedpyright --pythonpath "$(BIN)/python"
 
 fmt: $(STAMP)
 	$(RUN) ruff check --fix-only $(CODE)

@@ -20,10 +20,10 @@ bank = ps.App("bank")
 @bank.table
 class Account:
     id: str = ps.key()
-    balance: ps.decimal(18, 2) = 0
+    balance: Decimal = ps.decimal(18, 2, default=0)
 
     @ps.check("insufficient funds")
-    def solvent(self):
+    def solvent(self) -> bool:
         return self.balance >= 0
 
 
@@ -33,11 +33,11 @@ class Transfer:
     id: str = ps.id()
     src: str
     dst: str
-    amount: ps.decimal(18, 2)
+    amount: Decimal = ps.decimal(18, 2)
 
 
 @bank.transaction
-def transfer(e: Transfer):
+def transfer(e: Transfer) -> dict[str, Decimal]:
     src, dst = Account[e.src], Account[e.dst]
     src.balance -= e.amount
     dst.balance += e.amount

@@ -21,7 +21,7 @@ class Buyer:
     budget: int = 0
 
     @ps.check("over budget")  # holds after every transaction, so no body has to remember it
-    def within(self):
+    def within(self) -> bool:
         return self.budget >= 0
 
 
@@ -35,7 +35,7 @@ class Bid:
 
 
 @auction.transaction
-def bid(e: Bid):
+def bid(e: Bid) -> dict[str, int]:
     item, buyer = Item[e.item], Buyer[e.buyer]
     ps.require(e.price > item.price, "bid too low")
     if item.winner != "":
@@ -63,7 +63,9 @@ def main() -> None:
         for o in out.to_pylist():
             print(o["id"], o["status"], o["reason"] or f"left {o['left']}")
         print(db.sql("select id, price, winner from item order by id").to_pylist())
-        print(db.last_batch.committed, "committed; aborted:", db.last_batch.aborted)
+        batch = db.last_batch
+        assert batch is not None  # one has run
+        print(batch.committed, "committed; aborted:", batch.aborted)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Restock:
 
 
 @shop.transaction
-def order(e: Order):
+def order(e: Order) -> dict[str, int]:
     units = 0
     for item, quantity in zip(e.items, e.quantities):
         stock = Stock[e.warehouse, item]
@@ -55,7 +55,7 @@ def order(e: Order):
 
 
 @shop.transaction
-def restock(e: Restock):
+def restock(e: Restock) -> None:
     Stock.get(e.warehouse, e.item).quantity += e.quantity  # a new record where there is none
 
 

@@ -40,7 +40,7 @@ class Report:
 
 
 @roads.transaction
-def report(e: Report):
+def report(e: Report) -> dict[str, int]:
     ps.require(e.speed >= 0.0, "bad speed")
     here, car = Segment.get(e.road, e.mile), Car.get(e.car)
     here.reports += 1
@@ -58,7 +58,7 @@ def report(e: Report):
     return {"toll": toll}
 
 
-def drive(minute: int) -> list:
+def drive(minute: int) -> list[Report]:
     rng = random.Random(minute)
     speeds = (-1.0, 20.0, 30.0, 45.0, 60.0)
     return [
@@ -70,7 +70,9 @@ def main(state: str) -> None:
     with roads.open(state) as db:
         for minute in range(5):
             db.run(drive(minute), id=minute)  # the same id again would change nothing
-            print(f"minute {minute}: {db.last_batch.committed} reports, {db.last_batch.aborted} refused")
+            batch = db.last_batch
+            assert batch is not None  # one has run
+            print(f"minute {minute}: {batch.committed} reports, {batch.aborted} refused")
     with roads.open(state) as db:  # as after a restart
         print("segments:", db.sql("select mile, cars, round(speed, 1) as speed from segment order by mile").to_pylist())
         debtor = db.sql("select id, owed from car order by owed desc, id limit 1").to_pylist()[0]

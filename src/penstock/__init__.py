@@ -1,26 +1,31 @@
 """Penstock: ACID transactions in event-time order on streams."""
 
+from typing import TYPE_CHECKING
+
 from penstock._version import __version__
 from penstock.app import App
-from penstock.declare.app import check, key, order
+from penstock.declare.app import check, decimal, key, order
 from penstock.declare.app import id_ as id
 from penstock.declare.objects import abort, require, udf
-from penstock.declare.types import decimal
 from penstock.errors import DeclarationError, InputError, PenstockError, StateError
 from penstock.schedule.policy import Policy
 
+if TYPE_CHECKING:
+    from penstock.spark.files import parquet as parquet
+    from penstock.spark.reader import register as register
+else:
 
-def __getattr__(name: str) -> object:
-    """What needs pyspark, imported when it is asked for."""
-    if name == "parquet":
-        from penstock.spark.files import parquet
+    def __getattr__(name):
+        """What needs pyspark, imported when it is asked for."""
+        if name == "parquet":
+            from penstock.spark.files import parquet
 
-        return parquet
-    if name == "register":
-        from penstock.spark.reader import register
+            return parquet
+        if name == "register":
+            from penstock.spark.reader import register
 
-        return register
-    raise AttributeError(f"module 'penstock' has no attribute '{name}'")
+            return register
+        raise AttributeError(f"module 'penstock' has no attribute '{name}'")
 
 
 __all__ = [

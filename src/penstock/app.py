@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, dataclass_transform
 
 from penstock.check.scrub import SCRUB
 from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk
-from penstock.declare.app import Declarations
-from penstock.declare.objects import EventType, Table
+from penstock.declare.app import Declarations, decimal, id_, order
+from penstock.declare.objects import EventType, F, Rows, Table
 from penstock.execute.reference import Reference
 from penstock.plan.build import Lowered, LoweredCheck, agree, build, lower_check, lower_transaction
 from penstock.plan.ir import Plan
 
 if TYPE_CHECKING:
     from penstock.database import Database
+    from penstock.spark.typing import DataFrame, Outcomes, Source, StreamingQuery
+
+T = TypeVar("T")
 
 
 class App(Declarations):
@@ -28,20 +31,21 @@ class App(Declarations):
         self._checks: list[LoweredCheck] = []
         self._plan: Plan | None = None
 
-    def table(self, cls: type) -> Table:
+    def table(self, cls: type[T]) -> Table[T]:
         """Declare a table: its columns, its key, its checks."""
         definition = self._add_table(cls)
         self._checks += [lower_check(definition, check) for check in definition.checks]
         self._declare(tables=(*self.program.tables, definition))
         return Table(definition)
 
-    def event(self, cls: type) -> EventType:
+    @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(order, id_, decimal))
+    def event(self, cls: type[T]) -> type[T]:
         """Declare an event: its fields, its place in time."""
         definition = self._add_event(cls)
         self._declare(events=(*self.program.events, definition))
-        return EventType(definition)
+        return cast("type[T]", EventType(definition))
 
-    def transaction(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def transaction(self, function: F) -> F:
         """Declare what one event does. The function stays as it is, to be called and debugged as plain Python."""
         definition = self._add_transaction(function)
         lowered = lower_transaction(self.program, definition)
@@ -70,7 +74,7 @@ class App(Declarations):
         self,
         path: str | os.PathLike[str] | None = None,
         *,
-        log: str = "changes",
+        log: Literal["changes", "input"] = "changes",
         retain: int = RETAIN,
         snapshot_every: int = SNAPSHOT_EVERY,
         background: bool = True,
@@ -111,15 +115,15 @@ class App(Declarations):
 
     def start(
         self,
-        sources: dict[Any, Any],
+        sources: Mapping[Any, Source],
         *,
         state: str | os.PathLike[str],
-        outcomes: Any,
+        outcomes: Outcomes,
         watermark: str | int | None = None,
         trigger: dict[str, Any] | None = None,
         name: str | None = None,
         **options: Any,
-    ) -> Any:
+    ) -> StreamingQuery:
         """Run this app over streaming DataFrames; returns pyspark's StreamingQuery.
 
         Args:
@@ -135,9 +139,10 @@ class App(Declarations):
         """
         from penstock.spark import start
 
+        # It is a dict; as an argument it is a Mapping, so that a dict of files only is one of sources to type checkers.
         return start.start(
             self.plan,
-            sources,
+            cast("dict[Any, Any]", sources),
             state=state,
             outcomes=outcomes,
             watermark=watermark,
@@ -146,13 +151,15 @@ class App(Declarations):
             **options,
         )
 
-    def apply(self, sources: dict[Any, Any], *, state: str | os.PathLike[str], **options: Any) -> Any:
+    def apply(self, sources: Mapping[Any, DataFrame], *, state: str | os.PathLike[str], **options: Any) -> DataFrame:
         """Run static DataFrames as one batch; its outcomes as a DataFrame."""
         from penstock.spark import start
 
-        return start.apply(self.plan, sources, state=state, **options)
+        return start.apply(self.plan, cast("dict[Any, Any]", sources), state=state, **options)
 
-    def load(self, table: Table | str, rows: Any, *, state: str | os.PathLike[str], **options: Any) -> None:
+    def load(
+        self, table: Table | str, rows: Rows | DataFrame, *, state: str | os.PathLike[str], **options: Any
+    ) -> None:
         """Fill a table of a state directory: rows, Arrow or a DataFrame."""
         from penstock.spark import start
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ import pyarrow as pa
 from penstock import observe
 from penstock.check.findings import Finding
 from penstock.declare.model import TableDef
-from penstock.declare.objects import Table
+from penstock.declare.objects import Batch, Key, Rows, Table
 from penstock.engine import BatchRun, EncodedBatch, Engine
 from penstock.errors import InputError, StateError, committing, tell_committed
 from penstock.execute import intake
@@ -98,7 +99,7 @@ class Database:
 
     def run(
         self,
-        batch: Any,
+        batch: Batch | Callable[[], Batch],
         policy: Policy | None = None,
         id: int | None = None,
         *,
@@ -138,7 +139,7 @@ class Database:
         return pending.outcomes
 
     def run_ahead(
-        self, batch: Any, id: int, *, source: str, offsets: str | None = None, watermark: int | None = None
+        self, batch: Batch, id: int, *, source: str, offsets: str | None = None, watermark: int | None = None
     ) -> None:
         """Do all of the batch that is expected next, but for making it happen, which `run` does when it is asked for
         just that. Whatever comes instead first puts memory back to what has happened. Readers see nothing of it.
@@ -156,7 +157,7 @@ class Database:
         """Compile what the adaptive policy may choose, now and not when it is first worth it."""
         self._engine.warm()
 
-    def load(self, table: Table | str, rows: Any) -> None:
+    def load(self, table: Table | str, rows: Rows) -> None:
         """Fill a table: rows or an Arrow table. A key that is there already is refused."""
         definition = self._definition(table)
         with self._gate.writing():
@@ -206,7 +207,7 @@ class Database:
                 raise StateError(f"app '{self.program.name}' has no version {version}; the last is {self.version}")
         return self._store.view(version)
 
-    def history(self, table: Table | str, *key: Any) -> pa.Table:
+    def history(self, table: Table | str, *key: Key) -> pa.Table:
         """Every retained change of one record, oldest first: version, change, and its columns."""
         definition = self._definition(table)
         parts = key[0] if len(key) == 1 and isinstance(key[0], tuple) else key
@@ -250,7 +251,7 @@ class Database:
         """The last version that a stream made by running all that was held, at its end."""
         return self._store.stream.drained
 
-    def explain(self, batch: Any = None, policy: Policy | None = None) -> str:
+    def explain(self, batch: Batch | None = None, policy: Policy | None = None) -> str:
         """The plan of every transaction, as text; or of a small batch its graph and schedule. Nothing runs."""
         policy = _policy(policy, Policy())
         if batch is None:

@@ -10,8 +10,10 @@ import inspect
 import sys
 import types
 from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast, dataclass_transform
 
 from penstock.declare.model import (
     MAX_EVENTS,
@@ -24,8 +26,9 @@ from penstock.declare.model import (
     TableDef,
     TransactionDef,
 )
-from penstock.declare.objects import EventType, Table
+from penstock.declare.objects import EventType, F, Table
 from penstock.declare.types import NOT_TEXT, Type, is_text, of_annotation, to_python
+from penstock.declare.types import decimal as decimal_type
 from penstock.errors import DeclarationError
 
 # Names that outcomes use themselves; a returned field cannot have one of them.
@@ -46,6 +49,20 @@ class _Id:
     """`ps.id()`: this field names the event and breaks ties in time."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Decimal:
+    """`ps.decimal(18, 2, default=0)`: the type of a column, and its default."""
+
+    type: Type
+    default: Any
+
+    def __str__(self) -> str:
+        return f"{str(self.type)[:-1]}, default={self.default!r})"
+
+
+_NO_DEFAULT: Any = REQUIRED  # no number, whatever the signature below says
+
+
 def key() -> Any:
     return _Key()
 
@@ -58,17 +75,26 @@ def id_() -> Any:
     return _Id()
 
 
-def check(text: str) -> Callable[[Callable[..., Any]], Any]:
+def decimal(precision: int, scale: int, *, default: Decimal | int = _NO_DEFAULT) -> Decimal:
+    """An exact number with `precision` digits, `scale` of them after the point: `balance: Decimal = ps.decimal(18, 2)`.
+
+    To a type checker it is the value that stands there. Without a default it is the type itself, so that
+    `balance: ps.decimal(18, 2) = 0` says the same, though to no type checker."""
+    type_ = decimal_type(precision, scale)
+    return cast(Decimal, type_ if default is _NO_DEFAULT else _Decimal(type_, default))
+
+
+def check(text: str) -> Callable[[F], F]:
     """A condition that must hold for every record a transaction writes; `text` is the abort's reason."""
     if not isinstance(text, str) or not text:
         raise DeclarationError('ps.check needs the reason to abort with: @ps.check("insufficient funds")')
     if not is_text(text):
         raise DeclarationError(f"ps.check({text!r}): its reason {NOT_TEXT}")
 
-    def mark(function: Callable[..., Any]) -> CheckDef:
+    def mark(function: F) -> F:
         if not inspect.isfunction(function):
             raise DeclarationError(f"@ps.check({text!r}) marks a method of a table, not {function!r}")
-        return CheckDef(text, function)
+        return cast(F, CheckDef(text, function))
 
     return mark
 
@@ -91,8 +117,7 @@ class Declarations:
         _refuse_extras(cls, where, checks)
         for name, annotation in _annotations(cls).items():
             at = f"{where}, column '{name}'"
-            type_ = of_annotation(annotation, where=at, lists=False)
-            default = vars(cls).get(name, REQUIRED)
+            type_, default = _type_and_value(name, annotation, vars(cls).get(name, REQUIRED), at, lists=False)
             if isinstance(default, _Key):
                 if type_.kind == "float":
                     raise DeclarationError(f"{at}: a float cannot be a key; use int, str or ps.decimal")
@@ -120,15 +145,15 @@ class Declarations:
         marks: dict[str, str] = {}
         for name, annotation in _annotations(cls).items():
             at = f"{where}, field '{name}'"
-            fields.append(Field(name, of_annotation(annotation, where=at, lists=True)))
-            mark = vars(cls).get(name)
+            type_, mark = _type_and_value(name, annotation, vars(cls).get(name, REQUIRED), at, lists=True)
+            fields.append(Field(name, type_))
             if isinstance(mark, _Order | _Id):
                 kind = "order" if isinstance(mark, _Order) else "id"
                 if kind in marks:
                     raise DeclarationError(f"{at}: '{marks[kind]}' is the {kind} already; an event has one")
                 marks[kind] = name
-            elif mark is not None:
-                raise DeclarationError(f"{at}: an event's field has no default; leave out `= {mark!r}`")
+            elif mark is not REQUIRED and mark is not None:
+                raise DeclarationError(f"{at}: an event's field has no default; leave out `{mark!r}`")
         if "order" not in marks:
             raise DeclarationError(f"{where} needs a place in time: write one field as `ts: int = ps.order()`")
         event = EventDef(cls.__name__, tuple(fields), marks["order"], marks.get("id"))
@@ -191,6 +216,22 @@ class Declarations:
             raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'; rename one")
 
 
+def _type_and_value(name: str, annotation: Any, value: Any, where: str, *, lists: bool) -> tuple[Type, Any]:
+    """A field's type and what stands behind its `=`: a mark, a default or REQUIRED. A decimal says its type there."""
+    if isinstance(value, Type):
+        value = _Decimal(value, REQUIRED)
+    form = f"`{name}: Decimal = ps.decimal(18, 2)`"
+    if isinstance(value, _Decimal):
+        if annotation is not Decimal:
+            raise DeclarationError(f"{where}: ps.decimal is the value of a Decimal; write {form}")
+        return value.type, value.default
+    if annotation is Decimal and not isinstance(value, _Key):
+        raise DeclarationError(f"{where}: a Decimal says its digits; write {form}, so that the scale is known")
+    if isinstance(annotation, _Decimal):
+        raise DeclarationError(f"{where}: its default stands behind the type; write {form[:-2]}, default=…)`")
+    return of_annotation(annotation, where=where, lists=lists), value
+
+
 def _where(what: str, cls: Any) -> str:
     """Who is being declared, and in which line: "table 'Account' (bank.py:7)"."""
     if not isinstance(cls, type):
@@ -228,7 +269,10 @@ def _refuse_extras(cls: type, where: str, checks: tuple[CheckDef, ...]) -> None:
         if callable(value) or isinstance(value, property | classmethod | staticmethod | CheckDef):
             hint = 'mark it with @ps.check("reason")' if where.startswith("table") else "an event has fields only"
             raise DeclarationError(f"{where}: '{name}' is not a field; {hint}")
-        raise DeclarationError(f"{where}: '{name}' needs a type: {name}: {type(value).__name__} = {value!r}")
+        shown = type(value).__name__, repr(value)
+        if isinstance(value, Type | _Decimal):
+            shown = "Decimal", f"ps.{value}"
+        raise DeclarationError(f"{where}: '{name}' needs a type: {name}: {shown[0]} = {shown[1]}")
 
 
 def _refuse_odd(name: str, where: str) -> None:
@@ -256,4 +300,9 @@ def _annotations(cls: type) -> dict[str, Any]:
     return out
 
 
-__all__ = ["OUTCOME_COLUMNS", "Declarations", "Table", "Type", "check", "id_", "key", "order"]
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(order, id_, decimal))
+class Fields:
+    """What an event is made of. Nothing is derived from it but in the eyes of mypy's plugin (penstock/mypy.py)."""
+
+
+__all__ = ["OUTCOME_COLUMNS", "Declarations", "Table", "Type", "check", "decimal", "id_", "key", "order"]

@@ -3,19 +3,49 @@
 A body mentions these objects by name. The compiler never calls them; when the body runs as
 plain Python (the reference, a debugger), they pass every access on to the `Accesses` that is
 current in this thread.
+
+A type checker takes `@bank.table class Account` for a `Table[Account]`, whose records are what the class says, and
+`@bank.event class Transfer` for a dataclass; mypy does so by its plugin (penstock/mypy.py).
 """
 
 from __future__ import annotations
 
 import contextvars
+import datetime
 import types
 import uuid
-from collections.abc import Callable
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar, cast
+
+import pyarrow as pa
 
 from penstock.declare.fingerprint import Fingerprint, fingerprint
 from penstock.declare.model import EventDef, TableDef
 from penstock.errors import Aborted, DeclarationError, InputError, PenstockError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    R = TypeVarWithDefault("R", default=Any)  # a record; `Table` alone is a table of any
+else:
+    R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+KeyPart: TypeAlias = int | str | Decimal | datetime.date  # a bool is an int, a datetime a date
+Key: TypeAlias = KeyPart | tuple[KeyPart, ...]
+Value: TypeAlias = KeyPart | float
+
+
+class ArrowStream(Protocol):
+    """What hands itself over as Arrow: a table of polars, pandas or DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+# What `load` takes, and what `run` takes: events, or rows by event.
+Rows: TypeAlias = Sequence[dict[str, Any]] | pa.Table | pa.RecordBatch | ArrowStream
+Batch: TypeAlias = Iterable[object] | Mapping[Any, Rows]
 
 
 class Accesses(Protocol):
@@ -31,25 +61,25 @@ class Accesses(Protocol):
 current: contextvars.ContextVar[Accesses] = contextvars.ContextVar("penstock_accesses")
 
 
-class Table:
+class Table(Generic[R]):
     """A declared table, as a body names it."""
 
     def __init__(self, definition: TableDef) -> None:
         self.definition = definition
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Key) -> R:
         return self._accesses().existing(self.definition, _tuple(key))
 
-    def get(self, *key: Any) -> Any:
+    def get(self, *key: KeyPart) -> R:
         return self._accesses().optional(self.definition, key)
 
-    def __contains__(self, key: Any) -> bool:
+    def __contains__(self, key: Key) -> bool:
         return self._accesses().contains(self.definition, _tuple(key))
 
-    def insert(self, *key: Any, **values: Any) -> Any:
+    def insert(self, *key: KeyPart, **values: Value) -> R:
         return self._accesses().insert(self.definition, key, values)
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: Key) -> None:
         self._accesses().delete(self.definition, _tuple(key))
 
     def _accesses(self) -> Accesses:
@@ -177,10 +207,10 @@ def _plain(value: Any) -> Any:
     return int(value)
 
 
-def udf(function: Callable[..., Any]) -> Udf:
+def udf(function: F) -> F:
     """Mark a scalar function so that transactions may call it; numba compiles it."""
     if not isinstance(function, types.FunctionType):
         raise DeclarationError(f"@ps.udf marks a plain function, not {function!r}")
     if not function.__name__.isidentifier():
         raise DeclarationError(f"@ps.udf marks a function with a name, not {function.__name__}; write it with def")
-    return Udf(function)
+    return cast(F, Udf(function))

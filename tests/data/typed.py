@@ -1,0 +1,132 @@
+"""What type checkers are to know of an app. A line marked `refused` is an error to each of them; no other line is.
+
+It is read by them and never run (test_types.py).
+"""
+
+import datetime as dt
+from decimal import Decimal
+from typing import assert_type
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import penstock as ps
+
+bank = ps.App("bank")
+
+
+@bank.table
+class Account:
+    id: str = ps.key()
+    balance: Decimal = ps.decimal(18, 2, default=0)
+    since: dt.date = dt.date(2000, 1, 1)
+
+    @ps.check("insufficient funds")
+    def solvent(self) -> bool:
+        assert_type(self.balance, Decimal)
+        return self.balance >= 0
+
+
+@bank.table
+class Stock:
+    warehouse: int = ps.key()
+    item: str = ps.key()
+    quantity: int = 0
+
+
+@bank.event
+class Transfer:
+    ts: int = ps.order()
+    id: str = ps.id()
+    src: str
+    dst: str
+    amount: Decimal = ps.decimal(18, 2)
+    tags: list[str]
+
+
+@ps.udf
+def fee(quantity: int) -> float:
+    return 0.5 * quantity
+
+
+@bank.transaction
+def transfer(e: Transfer) -> dict[str, Decimal]:
+    src = Account[e.src]  # one name, one record: mypy would take it for a type
+    src.balance -= e.amount
+    Account.get(e.dst).balance += e.amount
+    return {"left": src.balance}
+
+
+def records(e: Transfer) -> None:
+    account = Account[e.src]
+    assert_type(account.balance, Decimal)
+    assert_type(account.since, dt.date)
+    assert_type(Account.get("a").balance, Decimal)
+    assert_type(Account.insert("a", balance=5).id, str)
+    assert_type("a" in Account, bool)
+    del Account["a"]
+    stock = Stock[3, "pen"]
+    assert_type(stock.quantity, int)
+    del Stock[3, "pen"]
+    account.balance = "much"  # refused
+    account.balanse  # refused
+    account.balanse += 1  # refused
+    Account[1.5]  # refused
+    Account[None]  # refused
+    Account(id="a")  # refused
+    Account.update("a")  # refused
+
+
+def events(e: Transfer) -> None:
+    assert_type(e.amount, Decimal)
+    assert_type(e.ts, int)
+    assert_type(e.tags, list[str])
+    made = Transfer(ts=1, id="t", src="a", dst="b", amount=Decimal(4), tags=[])
+    assert_type(made, Transfer)
+    Transfer(ts=1, id="t", src="a", dst="b", tags=[])  # refused
+    Transfer(ts="1", id="t", src="a", dst="b", amount=Decimal(4), tags=[])  # refused
+    Transfer(ts=1, id="t", src="a", dst="b", amount=Decimal(4), tags=[], more=1)  # refused
+    Transfer(1, "t", "a", "b", Decimal(4), [])  # refused
+    e.amount = Decimal(3)  # refused
+    e.amuont  # refused
+
+
+def functions(e: Transfer) -> None:
+    assert_type(transfer(e), dict[str, Decimal])
+    assert_type(fee(3), float)
+    transfer(3)  # refused
+    fee("3")  # refused
+    ps.decimal(18, 2, default="0")  # refused
+    ps.nothing  # refused
+
+
+def databases(e: Transfer, given: pa.Table) -> None:
+    with bank.open("state") as db:
+        db.load(Account, [{"id": "a", "balance": 10}, {"id": "b"}])
+        db.load(Account, given)
+        assert_type(db.run([e, e]), pa.Table)
+        assert_type(db.run({Transfer: given}, ps.Policy.serial()), pa.Table)
+        assert_type(db.table(Account), pa.Table)
+        assert_type(db.sql("select 1"), pa.Table)
+        assert_type(db.history(Stock, 3, "pen"), pa.Table)
+        db.load(Transfer, [])  # refused
+        db.load(Account, 5)  # refused
+        db.run(5)  # refused
+        db.run([e], policy="serial")  # refused
+    bank.open("state", log="everything")  # refused
+
+
+def streams(spark: SparkSession, frame: DataFrame) -> None:
+    source = ps.parquet("in/", files_per_batch=1)
+    ps.register(spark)
+    assert_type(bank.start({Transfer: source}, state="state", outcomes="out"), StreamingQuery)
+    assert_type(bank.start({Transfer: frame}, state="state", outcomes=lambda frame, batch: None), StreamingQuery)
+    assert_type(bank.apply({Transfer: frame}, state="state"), DataFrame)
+    bank.load(Account, frame, state="state")
+    bank.start({Transfer: "in/"}, state="state", outcomes="out")  # refused
+    ps.parquet(5)  # refused
+
+
+class Wrong:
+    count: int = ps.decimal(18, 2)  # refused
