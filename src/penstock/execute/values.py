@@ -19,6 +19,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from penstock.declare.kinds import COLUMNS
 from penstock.declare.types import INT_MAX, INT_MIN, MAX_DIGITS, Type
 from penstock.errors import Aborted
 
@@ -232,7 +233,7 @@ def lift(value: Any) -> Any:
     return value if lifted is None else lifted(value)
 
 
-_CLASSES = {"bool": bool, "str": str, "datetime": datetime.datetime, "date": datetime.date}
+_CLASSES = {row.name: row.python for row in COLUMNS if not row.number}
 
 
 def convert(value: Any, type_: Type) -> Any:

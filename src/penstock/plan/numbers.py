@@ -32,7 +32,6 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Gt: "gt",
     ast.GtE: "ge",
 }
-NUMBERS = ("int", "float", "decimal")
 # A quotient of decimals has at least this many digits after the point.
 QUOTIENT_SCALE = 6
 
@@ -42,7 +41,7 @@ def arithmetic(lo: Lowering, op: ast.operator, a: Val, b: Val, node: ast.AST) ->
         lo.body.refuse(node, f"operator '{type(op).__name__}' cannot be compiled; use + - * / // %")
     code, sign = OPERATORS[type(op)]
     for one in (a, b):
-        if one.type.kind not in NUMBERS:
+        if not one.type.traits.number:
             hint = "; write `1 if x else 0`" if one.type == BOOL else ""
             lo.body.refuse(node, f"'{sign}' takes numbers, not {one.type}{hint}")
     _refuse_loose(lo, code, sign, a, b, node)
@@ -99,7 +98,7 @@ def _refuse_loose(lo: Lowering, code: str, sign: str, a: Val, b: Val, node: ast.
 
 def negate(lo: Lowering, a: Val, node: ast.AST, code: str = "neg") -> Val:
     what = "abs()" if code == "abs" else "'-'"
-    if a.type.kind not in NUMBERS:
+    if not a.type.traits.signed:
         lo.body.refuse(node, f"{what} takes a number, not {a.type}")
     if a.loose and a.type.kind == "float":
         lo.body.refuse(
@@ -128,8 +127,8 @@ def compare(lo: Lowering, op: ast.cmpop, a: Val, b: Val, node: ast.AST) -> Val:
         lo.body.refuse(node, "a decimal and a float do not compare; write the constant as Decimal")
     if len(kinds) > 1 and not kinds <= {"int", "float"} and not kinds <= {"int", "decimal"}:
         lo.body.refuse(node, f"{a.type} and {b.type} do not compare")
-    if kinds == {"bool"} and code not in ("eq", "ne"):
-        lo.body.refuse(node, "bools have no order; use == or !=")
+    if not a.type.traits.ordered and code not in ("eq", "ne"):
+        lo.body.refuse(node, f"{a.type}s have no order; use == or !=")
     a, b = _aligned(lo, a, b), _aligned(lo, b, a)
     return lo.value(code, BOOL, a, b, node=node)
 

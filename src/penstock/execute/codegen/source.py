@@ -54,7 +54,7 @@ class Source:
 
 
 def zero(type_: Type) -> str:
-    return {"float": "0.0", "bool": "False"}.get(type_.kind, "0")
+    return type_.lane.zero
 
 
 def number(value: Any) -> str:
