@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.declare.limits import FLOAT_INT_MAX, INT_MAX, INT_MIN
+from penstock.declare.limits import FLOAT_INT_MAX, INT_MAX, INT_MIN, LONGEST
 
 if TYPE_CHECKING:
     from penstock.declare.types import Type
@@ -64,6 +64,13 @@ def a_datetime(value: Any, type_: Type) -> datetime.datetime:
 
 def a_date(value: Any, type_: Type) -> datetime.date:
     _need(isinstance(value, datetime.date) and not isinstance(value, datetime.datetime))
+    return value
+
+
+def a_timedelta(value: Any, type_: Type) -> datetime.timedelta:
+    # pandas' Timedelta is a timedelta with nanoseconds.
+    _need(isinstance(value, datetime.timedelta) and not getattr(value, "nanoseconds", 0))
+    _need(-LONGEST <= value <= LONGEST)
     return value
 
 

@@ -5,7 +5,8 @@ which types may meet in an operation, execute/values.py what that means, execute
 
 Values lie in three lanes, whatever their type:
 
-    int64    int, decimal (unscaled), str (its number in the string pool), datetime (us), date (days)
+    int64    int, decimal (unscaled), str (its number in the string pool), datetime (us), date (days),
+             timedelta (us)
     float64  float
     bool     bool
 """
@@ -202,6 +203,24 @@ _ROWS = (
         sound="give dates of the years 1 to 9999",
         defaults=(datetime.date,),
         roles=_KEY,
+    ),
+    Kind(
+        name="timedelta",
+        python=datetime.timedelta,
+        declared="datetime.timedelta",
+        word=lambda value: value // limits.MICROSECOND,
+        limits=limits.SPANS,
+        outside=f"is longer than {limits.LONGEST.days} days",
+        arrow=lambda _: pa.duration("us"),
+        takes=at.is_duration,
+        spark=("DayTimeIntervalType",),
+        given=given.a_timedelta,
+        give=f"give durations in whole microseconds, of at most {limits.LONGEST.days} days",
+        sound=f"give durations of at most {limits.LONGEST.days} days",
+        defaults=(datetime.timedelta,),
+        roles=_KEY,
+        signed=True,
+        nothing=datetime.timedelta(),
     ),
     Kind(
         name="list",

@@ -24,6 +24,12 @@ def days(day: datetime.date) -> int:
     return (day - EPOCH.date()).days
 
 
+# A timedelta is at most as long as the whole days that int64 microseconds hold, either way: each has its opposite then.
+# And Arrow takes each from Python, which it does not for the least second of int64.
+DAY = datetime.timedelta(days=1) // MICROSECOND
+LONGEST = datetime.timedelta(days=INT_MAX // DAY)
+SPANS = (-LONGEST // MICROSECOND, LONGEST // MICROSECOND)
+
 # Python's own years, 1 to 9999.
 TIMES = tuple(microseconds(m.replace(tzinfo=datetime.UTC)) for m in (datetime.datetime.min, datetime.datetime.max))
 DAYS = tuple(days(d) for d in (datetime.date.min, datetime.date.max))

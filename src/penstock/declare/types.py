@@ -8,6 +8,7 @@ str                    Type("str")                  string
 ps.decimal(18, 2)      Type("decimal", 18, 2)       decimal128(18, 2)
 datetime.datetime      Type("datetime")             timestamp[us, UTC]
 datetime.date          Type("date")                 date32
+datetime.timedelta     Type("timedelta")            duration[us]
 list[T] (events only)  Type("list", item=T)         list<T>
 """
 
@@ -53,7 +54,7 @@ class Type:
 
 
 INT, FLOAT, BOOL, STR = Type("int"), Type("float"), Type("bool"), Type("str")
-DATETIME, DATE = Type("datetime"), Type("date")
+DATETIME, DATE, TIMEDELTA = Type("datetime"), Type("date"), Type("timedelta")
 
 _PYTHON: dict[Any, Type] = {row.python: Type(row.name) for row in COLUMNS if row.name != "decimal"}
 _DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")

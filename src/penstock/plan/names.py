@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.declare import objects
 from penstock.declare.body import MISSING
 from penstock.declare.kinds import COLUMNS
+from penstock.declare.limits import LONGEST
 from penstock.declare.types import (
     BOOL,
     DATE,
@@ -24,6 +25,7 @@ from penstock.declare.types import (
     INT_MIN,
     NOT_TEXT,
     STR,
+    TIMEDELTA,
     is_text,
     to_python,
 )
@@ -49,8 +51,10 @@ def constant(lo: Lowering, found: Any, node: ast.AST) -> Val:
             return lo.const(text(lo, found, node), STR)
         case Decimal():
             return decimal_constant(lo, found, node)
-        case datetime.datetime() | datetime.date():
-            type_ = DATETIME if isinstance(found, datetime.datetime) else DATE
+        case datetime.datetime() | datetime.date() | datetime.timedelta():
+            if isinstance(found, datetime.timedelta) and abs(found) > LONGEST:
+                lo.body.refuse(node, f"{found!r} is longer than {LONGEST.days} days")
+            type_ = next(one for one in (DATETIME, DATE, TIMEDELTA) if isinstance(found, one.traits.python))
             return lo.const(to_python(found, type_, where=lo.body.label), type_)
         case None:
             lo.body.refuse(

@@ -10,7 +10,8 @@ import ast
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from penstock.declare.types import BOOL, FLOAT, INT, INT_MIN, MAX_DIGITS, Type
+from penstock.declare.types import BOOL, FLOAT, INT, INT_MIN, MAX_DIGITS, TIMEDELTA, Type
+from penstock.plan import times
 from penstock.plan.values import Val, decimal_type, fits, unscaled
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def arithmetic(lo: Lowering, op: ast.operator, a: Val, b: Val, node: ast.AST) ->
     if type(op) not in OPERATORS:
         lo.body.refuse(node, f"operator '{type(op).__name__}' cannot be compiled; use + - * / // %")
     code, sign = OPERATORS[type(op)]
+    if (a.type in times.TIMES and b.type in times.TIMES) or TIMEDELTA in (a.type, b.type):
+        return times.arithmetic(lo, code, sign, a, b, node)
     for one in (a, b):
         if not one.type.traits.number:
             hint = "; write `1 if x else 0`" if one.type == BOOL else ""

@@ -66,6 +66,11 @@ def number(value: Any) -> str:
     return f"({value!r})" if not isinstance(value, bool) and value < 0 else repr(value)
 
 
+def unfolded(value: str) -> str:
+    """A constant that Python will not compute with while it reads the source: the result may be no int64."""
+    return f"np.int64({value})" if value.strip("(-)").isdigit() else value
+
+
 def udf_wrapper(name: str, fingerprint: str) -> str:
     """A udf that raises must not stop the batch: it says that it failed."""
     return f"""
