@@ -22,10 +22,12 @@ from typing import Any
 from values import pick
 
 from penstock.declare.model import Program
-from penstock.declare.types import BOOL, DATE, DATETIME, FLOAT, INT, INT_MAX, INT_MIN, STR, Type
+from penstock.declare.types import BOOL, DATE, DATETIME, FLOAT, INT, INT_MAX, INT_MIN, STR, TIMEDELTA, Type
 
-KEY_TYPES = (INT, INT, STR, STR, BOOL, Type("decimal", 9, 2), DATETIME, DATE)
+KEY_TYPES = (INT, INT, STR, STR, BOOL, Type("decimal", 9, 2), DATETIME, DATE, TIMEDELTA)
 SCALES = (0, 2, 4, 6)
+# What += and its kin may change.
+CHANGED = ("int", "float", "decimal", "datetime", "date", "timedelta")
 # Few keys, so that events meet; the last one is in no table at first.
 KEYS = 4
 # How often a program has fewer tables than two; an event's transaction has none to touch; a table has one row, or none.
@@ -46,7 +48,7 @@ def written(type_: Type) -> str:
     if type_.kind == "list":
         assert type_.item is not None
         return f"list[{written(type_.item)}]"
-    return {"datetime": "datetime.datetime", "date": "datetime.date"}.get(type_.kind, type_.kind)
+    return type_.traits.declared
 
 
 DEFAULTS = {
@@ -57,6 +59,7 @@ DEFAULTS = {
     "decimal": "1",
     "datetime": "datetime.datetime(2024, 2, 29, 12)",
     "date": "datetime.date(2024, 2, 29)",
+    "timedelta": "datetime.timedelta(hours=-1)",
 }
 
 
@@ -123,9 +126,9 @@ class Writer:
         if self.chance(0.1) and type_.kind != "bool":
             args = ", ".join(self.expr(type_, depth - 1) for _ in range(self.rng.choice((2, 2, 3))))
             return f"{self.rng.choice(('min', 'max'))}({args})"
-        return {"int": self.int_, "float": self.float_, "bool": self.bool_, "decimal": self.decimal_}.get(
-            type_.kind, self.atom
-        )(type_, depth)
+        ways = {"int": self.int_, "float": self.float_, "bool": self.bool_, "decimal": self.decimal_}
+        ways |= {"timedelta": self.timedelta_, "datetime": self.place_, "date": self.place_}
+        return ways.get(type_.kind, self.atom)(type_, depth)
 
     def atom(self, type_: Type, depth: int = 0) -> str:
         found = [f"e.{n}" for n, t in self.fields if same(t, type_)] * 2
@@ -154,6 +157,9 @@ class Writer:
             digits = pick_one(("0", "1", "3", "12", "-2"))
             tail = "." + "".join(pick_one("0059") for _ in range(type_.scale)) if type_.scale else ""
             return f'Decimal("{digits}{tail}")'
+        if type_.kind == "timedelta":
+            units = ("minutes=5", "days=-1", "1, microseconds=-SMALL", "hours=0.5", "", "weeks=SMALL")
+            return pick_one((f"datetime.timedelta({pick_one(units)})", "WHILE"))
         return {"datetime": "MOMENT", "date": "DAY"}[type_.kind]
 
     def int_(self, type_: Type, depth: int) -> str:
@@ -164,7 +170,9 @@ class Writer:
             return f"({self.expr(INT, depth - 1)} {op} {self.expr(INT, depth - 1)})"
         if roll < 0.75:
             return f"{self.rng.choice(('-', 'abs'))}({self.expr(INT, depth - 1)})"
-        if roll < 0.85 and lists:
+        if roll < 0.8:
+            return f"({self.expr(TIMEDELTA, depth - 1)} // {self.expr(TIMEDELTA, depth - 1)})"
+        if roll < 0.87 and lists:
             return f"len(e.{self.rng.choice(lists)})"
         if self.udfs and roll < 0.95:
             name, count = self.rng.choice((("mix", 2), ("fussy", 1)))
@@ -175,6 +183,8 @@ class Writer:
         roll = self.rng.random()
         if roll < 0.15:
             return f"({self.expr(INT, depth - 1)} / {self.expr(INT, depth - 1)})"
+        if roll < 0.2:
+            return f"({self.expr(TIMEDELTA, depth - 1)} / {self.expr(TIMEDELTA, depth - 1)})"
         if roll < 0.75:
             op = self.rng.choice(("+", "+", "+", "-", "-", "*", "*", "/", "//", "%"))
             left, right = self.rng.choice(((FLOAT, FLOAT), (FLOAT, FLOAT), (FLOAT, INT), (INT, FLOAT)))
@@ -182,6 +192,23 @@ class Writer:
         if roll < 0.9 or not self.udfs:
             return f"{self.rng.choice(('-', 'abs'))}({self.expr(FLOAT, depth - 1)})"
         return f"blend({self.expr(FLOAT, depth - 1)}, {self.expr(FLOAT, depth - 1)})"
+
+    def timedelta_(self, type_: Type, depth: int) -> str:
+        if self.chance(0.15):
+            return f"{self.rng.choice(('-', 'abs'))}({self.expr(type_, depth - 1)})"
+        left, op, right = self.rng.choice(
+            (
+                *[(type_, "+", type_), (type_, "-", type_), (DATETIME, "-", DATETIME), (DATE, "-", DATE)] * 2,
+                *((type_, "*", INT), (INT, "*", type_), (type_, "//", INT), (type_, "%", type_)),
+            )
+        )
+        return f"({self.expr(left, depth - 1)} {op} {self.expr(right, depth - 1)})"
+
+    def place_(self, type_: Type, depth: int) -> str:
+        """A datetime or date, moved."""
+        if self.chance(0.3):
+            return f"({self.expr(TIMEDELTA, depth - 1)} + {self.expr(type_, depth - 1)})"
+        return f"({self.expr(type_, depth - 1)} {self.rng.choice('+-')} {self.expr(TIMEDELTA, depth - 1)})"
 
     def decimal_(self, type_: Type, depth: int) -> str:
         s = type_.scale
@@ -225,7 +252,7 @@ class Writer:
         return self.atom(type_, depth)
 
     def comparison(self, depth: int) -> str:
-        kinds: tuple[Type, ...] = (INT, INT, FLOAT, STR, DATETIME, DATE, dec(2), dec(4), BOOL)
+        kinds: tuple[Type, ...] = (INT, INT, FLOAT, STR, DATETIME, DATE, TIMEDELTA, dec(2), dec(4), BOOL)
         kind = self.rng.choice(kinds)
         if kind is BOOL:
             return f"({self.expr(BOOL, depth - 1)} {self.rng.choice(('==', '!='))} {self.expr(BOOL, depth - 1)})"
@@ -252,7 +279,7 @@ class Writer:
     def condition(self, depth: int) -> str:
         """A test, where numbers and strings mean that they are not zero or empty."""
         if self.chance(0.15):
-            kind = self.rng.choice((INT, FLOAT, STR, dec(2)))
+            kind = self.rng.choice((INT, FLOAT, STR, TIMEDELTA, dec(2)))
             return self.expr(kind, depth - 1)
         if depth > 0 and self.chance(0.1):
             op = self.rng.choice(("and", "or"))
@@ -311,7 +338,8 @@ class Writer:
         return self.rng.choices([way for _, way in ways], weights)[0](), False
 
     def any_type(self) -> Type:
-        return self.rng.choice((INT, INT, INT, FLOAT, FLOAT, BOOL, STR, DATETIME, DATE, *(dec(s) for s in SCALES)))
+        times = (DATETIME, DATE, TIMEDELTA, TIMEDELTA)
+        return self.rng.choice((INT, INT, INT, FLOAT, FLOAT, BOOL, STR, *times, *(dec(s) for s in SCALES)))
 
     def name(self, type_: Type) -> str:
         """A name to assign to: a new one, or one that has this type already, assigned here or not."""
@@ -328,7 +356,7 @@ class Writer:
         return [f"{name} = {text}"]
 
     def change(self) -> list[str]:
-        numbers = [(n, t) for n, t in self.scope.names.items() if t.kind in ("int", "float", "decimal")]
+        numbers = [(n, t) for n, t in self.scope.names.items() if t.kind in CHANGED]
         if not numbers:
             return self.assign()
         name, type_ = self.rng.choice(numbers)
@@ -340,6 +368,11 @@ class Writer:
         if type_.kind == "float":
             other = self.rng.choice((FLOAT, INT))
             return f"{self.rng.choice(('+', '+', '-', '-', '*', '/', '//', '%'))}= {self.expr(other, depth)}"
+        if type_ in (DATETIME, DATE) or (type_ == TIMEDELTA and self.chance(0.6)):
+            return f"{self.rng.choice('+-')}= {self.expr(TIMEDELTA, depth)}"
+        if type_ == TIMEDELTA:
+            op, other = self.rng.choice((("*", INT), ("//", INT), ("%", TIMEDELTA)))
+            return f"{op}= {self.expr(other, depth)}"
         # A name keeps its scale; a column takes any and rounds.
         if stored:
             return f"{self.rng.choice('++-*/%')}= {self.expr(self.rng.choice((INT, dec(0), dec(2), dec(4))), depth)}"
@@ -383,7 +416,7 @@ class Writer:
             table = self.rng.choice(self.tables)
             target = self.access(table, 1)
         column, type_, _ = self.rng.choice(table.columns)
-        if type_.kind in ("int", "float", "decimal") and self.chance(0.5):
+        if type_.kind in CHANGED and self.chance(0.5):
             return [f"{target}.{column} {self.change_of(type_, 2, stored=True)}"]
         return [f"{target}.{column} = {self.stored(type_, 3)}"]
 
@@ -531,6 +564,7 @@ class Writer:
             "rs": (STR,),
             "rt": (DATETIME,),
             "ry": (DATE,),
+            "rg": (TIMEDELTA,),
             "rd": (dec(2), dec(4), dec(0)),
             "rn": (INT, dec(2)),
             "rq": (INT, FLOAT),
@@ -562,6 +596,7 @@ def program(seed: Any) -> str:
         "HALF = 0.5",
         "MOMENT = datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.UTC)",
         "DAY = datetime.date(2024, 2, 29)",
+        "WHILE = datetime.timedelta(hours=36)",
         'app = ps.App("random")',
     ]
     if udfs:
@@ -614,7 +649,7 @@ def _tables(rng: Random) -> list[TableShape]:
     def columns(types: list[Type], required: float) -> list[tuple[str, Type, bool]]:
         return [(f"c{n}", t, rng.random() >= required) for n, t in enumerate(types)]
 
-    first = [INT, FLOAT, BOOL, STR, Type("decimal", 18, 2), DATETIME, DATE, INT]
+    first = [INT, FLOAT, BOOL, STR, Type("decimal", 18, 2), DATETIME, DATE, TIMEDELTA, INT]
     second = [INT, rng.choice((FLOAT, STR)), Type("decimal", rng.choice((9, 18)), 4), rng.choice((BOOL, INT))]
     rng.shuffle(first)
     both = [
@@ -632,12 +667,20 @@ def _tables(rng: Random) -> list[TableShape]:
 def _fields(rng: Random, tables: list[TableShape]) -> list[tuple[str, Type]]:
     fields: list[tuple[str, Type]] = [("i1", INT), ("i2", INT), ("f1", FLOAT), ("f2", FLOAT), ("b1", BOOL), ("s1", STR)]
     fields += [("d1", Type("decimal", 18, 2)), ("d2", Type("decimal", 9, 4)), ("t1", DATETIME), ("y1", DATE)]
+    fields += [("t2", DATETIME), ("g1", TIMEDELTA), ("g2", TIMEDELTA)]
     # Names that begin with k hold keys: k, the table, the key column, a number.
     for table in tables:
         for name, type_ in table.keys:
             fields += [(f"k{table.name.lower()}{name}{n}", type_) for n in (1, 2)]
             fields.append((f"k{table.name.lower()}{name}s", Type("list", item=type_)))
-    for name, item in (("li", INT), ("lf", FLOAT), ("ld", Type("decimal", 18, 2)), ("ls", STR), ("lb", BOOL)):
+    for name, item in (
+        ("li", INT),
+        ("lf", FLOAT),
+        ("ld", Type("decimal", 18, 2)),
+        ("ls", STR),
+        ("lb", BOOL),
+        ("lg", TIMEDELTA),
+    ):
         if rng.random() < 0.7 or name == "li":
             fields.append((name, Type("list", item=item)))
     return fields

@@ -12,6 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from penstock.declare.limits import LONGEST, SPANS
 from penstock.declare.objects import Event, EventType, Table
 from penstock.declare.types import INT_MAX, INT_MIN, Type
 
@@ -38,6 +39,15 @@ DATETIME_EDGES = (
 )
 DATES = (dt.date(2024, 2, 28), dt.date(2024, 2, 29), dt.date(2024, 3, 1))
 DATE_EDGES = (dt.date(1970, 1, 1), dt.date(1969, 12, 31), dt.date.min, dt.date.max)
+US = dt.timedelta(microseconds=1)
+TIMEDELTAS = (
+    *(dt.timedelta(), US, -US, dt.timedelta(seconds=1), dt.timedelta(minutes=5), dt.timedelta(hours=36)),
+    *(dt.timedelta(days=-1), dt.timedelta(days=400, microseconds=7), dt.timedelta(hours=-1)),
+)
+TIMEDELTA_EDGES = (
+    *(LONGEST, -LONGEST, LONGEST - US, LONGEST // 2, LONGEST // 2 + US, dt.timedelta(days=1) - US),
+    *(dt.timedelta(days=3652058), dt.timedelta(days=-3652059), dt.timedelta(microseconds=2**53 + 1)),
+)
 
 
 def unscaled(value: int, scale: int) -> Decimal:
@@ -60,6 +70,7 @@ def pools(type_: Type) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         "str": (STRS, STR_EDGES),
         "datetime": (DATETIMES, DATETIME_EDGES),
         "date": (DATES, DATE_EDGES),
+        "timedelta": (TIMEDELTAS, TIMEDELTA_EDGES),
     }[type_.kind]
 
 
@@ -89,6 +100,7 @@ def _anything(type_: Type) -> st.SearchStrategy[Any]:
         "str": st.text(st.characters(codec="utf-8"), max_size=5),
         "datetime": st.datetimes(timezones=st.just(UTC)),
         "date": st.dates(),
+        "timedelta": st.integers(*SPANS).map(lambda n: dt.timedelta(microseconds=n)),
     }[type_.kind]
 
 

@@ -143,7 +143,7 @@ def test_the_next_batch_is_run_while_spark_plans(
     monkeypatch.setattr(Database, "run_ahead", run_ahead)
     if guess == "wrong":
         # The same files once more.
-        monkeypatch.setattr("penstock.spark.direct_source.following", lambda sources, done, **_: done)
+        monkeypatch.setattr("penstock.spark.batch.following", lambda sources, done, **_: done)
     finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", watermark=10, trigger=NOW))
     assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
     assert len(prepared) == (5 if guess == "right" else 6) and None not in prepared

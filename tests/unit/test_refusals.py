@@ -96,6 +96,7 @@ class E:
     d4: ps.decimal(18, 4)
     day: datetime.date
     at: datetime.datetime
+    gap: datetime.timedelta
     xs: list[int]
     ys: list[int]
 
@@ -243,7 +244,23 @@ BODIES: dict[str, tuple[str, ...]] = {
     "str < int": ("s = e.k < 1  # <-", "str and int do not compare"),
     "bool == int": ("s = e.b == 1  # <-", "bool and int do not compare"),
     "date < datetime": ("s = e.day < e.at  # <-", "date and datetime do not compare"),
-    "datetime - datetime": ("s = e.at - e.at  # <-", "'-'", "datetime"),
+    "datetime + datetime": ("s = e.at + e.at  # <-", "'+' does not take datetime and datetime"),
+    "datetime - date": ("s = e.at - e.day  # <-", "'-' does not take datetime and date"),
+    "datetime + int": ("s = e.at + 1  # <-", "'+' takes numbers, not datetime"),
+    "timedelta + int": ("s = e.gap + 1  # <-", "'+' does not take timedelta and int"),
+    "timedelta - datetime": ("s = e.gap - e.at  # <-", "'-' does not take timedelta and datetime"),
+    "timedelta * float": ("s = e.gap * 0.5  # <-", "'*' does not take timedelta and float"),
+    "timedelta / int": ("s = e.gap / 2  # <-", "'/' does not take timedelta and int", "use //"),
+    "timedelta < int": ("s = e.gap < 1  # <-", "timedelta and int do not compare"),
+    "minus datetime": ("s = -e.at  # <-", "'-' takes a number, not datetime"),
+    "timedelta of a field": ("s = datetime.timedelta(minutes=e.n)  # <-", "constant", "timedelta(minutes=1)"),
+    "timedelta of a bool": ("s = datetime.timedelta(True)  # <-", "constant numbers"),
+    "timedelta of years": ("s = datetime.timedelta(years=1)  # <-", "days, seconds"),
+    "timedelta twice": ("s = datetime.timedelta(1, days=1)  # <-", "days, seconds"),
+    "timedelta of a dict": ("s = datetime.timedelta(**LIMIT)  # <-", "days, seconds"),
+    "long timedelta": ("s = datetime.timedelta(days=106751992)  # <-", "longer than 106751991 days"),
+    "endless timedelta": ("s = datetime.timedelta(days=10**10)  # <-", "constant numbers"),
+    "timedelta.max": ("s = e.gap < datetime.timedelta.max  # <-", "is longer than 106751991 days"),
     "product of too many digits": (
         "s = Decimal('0.000000000000000001') * Decimal('0.1')  # <-",
         "19 digits",

@@ -119,7 +119,7 @@ class Declarations:
             at = f"{where}, column '{name}'"
             type_, default = _type_and_value(name, annotation, vars(cls).get(name, REQUIRED), at, lists=False)
             if isinstance(default, _Key):
-                if type_.kind == "float":
+                if "key" not in type_.traits.roles:
                     raise DeclarationError(f"{at}: a float cannot be a key; use int, str or ps.decimal")
                 columns.append(Column(name, type_, key=True))
             elif default is REQUIRED:
@@ -162,9 +162,9 @@ class Declarations:
 
     def _check_order(self, event: EventDef, where: str) -> None:
         ts = event.type_of(event.order)
-        if ts.kind not in ("int", "datetime"):
+        if "order" not in ts.traits.roles:
             raise DeclarationError(f"{where}, field '{event.order}': an order is int or datetime.datetime, not {ts}")
-        if event.id and event.type_of(event.id).kind not in ("int", "str"):
+        if event.id and "id" not in event.type_of(event.id).traits.roles:
             raise DeclarationError(f"{where}, field '{event.id}': an id is int or str, not {event.type_of(event.id)}")
         for name, mine, theirs in (
             ("order", ts, self.program.order_type()),

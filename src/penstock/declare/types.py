@@ -8,24 +8,25 @@ str                    Type("str")                  string
 ps.decimal(18, 2)      Type("decimal", 18, 2)       decimal128(18, 2)
 datetime.datetime      Type("datetime")             timestamp[us, UTC]
 datetime.date          Type("date")                 date32
+datetime.timedelta     Type("timedelta")            duration[us]
 list[T] (events only)  Type("list", item=T)         list<T>
 """
 
 from __future__ import annotations
 
-import datetime
 import decimal as _decimal
+import re
 import types
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.declare.kinds import COLUMNS, KINDS, WORD, Kind, Lane
+from penstock.declare.limits import INT_MAX as INT_MAX
+from penstock.declare.limits import INT_MIN as INT_MIN
+from penstock.declare.limits import MAX_DIGITS as MAX_DIGITS
 from penstock.errors import DeclarationError
-
-# int64 holds every 18-digit number; a 19-digit one may not fit.
-MAX_DIGITS = 18
-INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,42 +36,35 @@ class Type:
     scale: int = 0
     item: Type | None = None
 
+    @property
+    def traits(self) -> Kind:
+        """All that is known of its kind."""
+        return KINDS[self.kind]
+
+    @property
+    def lane(self) -> Lane:
+        """Where its values lie; the place of a record, which only a plan has, is a word as well."""
+        return self.traits.lane if self.kind in KINDS else WORD
+
     def __str__(self) -> str:
-        if self.kind == "decimal":
-            return f"decimal({self.precision}, {self.scale})"
-        if self.kind == "list":
-            return f"list[{self.item}]"
-        return self.kind
+        return self.traits.text(self) if self.kind in KINDS else self.kind
 
     def arrow(self) -> pa.DataType:
-        if self.kind == "decimal":
-            return pa.decimal128(self.precision, self.scale)
-        if self.kind == "list":
-            assert self.item is not None
-            return pa.list_(self.item.arrow())
-        return _ARROW[self.kind]
+        return self.traits.arrow(self)
 
-
-_ARROW = {
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "bool": pa.bool_(),
-    "str": pa.string(),
-    "datetime": pa.timestamp("us", "UTC"),
-    "date": pa.date32(),
-}
 
 INT, FLOAT, BOOL, STR = Type("int"), Type("float"), Type("bool"), Type("str")
-DATETIME, DATE = Type("datetime"), Type("date")
+DATETIME, DATE, TIMEDELTA = Type("datetime"), Type("date"), Type("timedelta")
 
-_PYTHON: dict[Any, Type] = {
-    int: INT,
-    float: FLOAT,
-    bool: BOOL,
-    str: STR,
-    datetime.datetime: DATETIME,
-    datetime.date: DATE,
-}
+_PYTHON: dict[Any, Type] = {row.python: Type(row.name) for row in COLUMNS if row.name != "decimal"}
+_DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
+
+
+def of_text(text: str) -> Type | None:
+    """The type of a column whose str() this is."""
+    if found := _DECIMAL.fullmatch(text):
+        return Type("decimal", int(found[1]), int(found[2]))
+    return next((type_ for type_ in _PYTHON.values() if type_.kind == text), None)
 
 
 def decimal(precision: int, scale: int) -> Any:
@@ -103,9 +97,10 @@ def of_annotation(
         return Type("list", item=item)
     if annotation is _decimal.Decimal:
         raise DeclarationError(f"{where}: write ps.decimal(18, 2) instead of Decimal, so that the scale is known")
+    *most, last = (row.declared for row in COLUMNS)
     raise DeclarationError(
-        f"{where}: type {annotation!r} is not supported; use int, float, bool, str, ps.decimal(p, s), "
-        "datetime.datetime or datetime.date" + (", or list[...] of these" if lists else "")
+        f"{where}: type {annotation!r} is not supported; use {', '.join(most)} or {last}"
+        + (", or list[...] of these" if lists else "")
     )
 
 
@@ -123,34 +118,12 @@ def is_text(value: str) -> bool:
 
 def to_python(value: Any, type_: Type, *, where: str) -> Any:
     """A constant (a default) as the plain Python value that a column of this type holds."""
-    kind = type_.kind
-    if kind == "str" and isinstance(value, str) and not is_text(value):
+    row = type_.traits
+    if row.python is str and isinstance(value, str) and not is_text(value):
         raise DeclarationError(f"{where}: {value!r} {NOT_TEXT}")
     try:
-        if kind == "decimal":
-            return _to_decimal(value, type_)
-        if kind == "float" and isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-        if kind == "int" and isinstance(value, int) and not isinstance(value, bool) and INT_MIN <= value <= INT_MAX:
-            return int(value)
-        if kind in ("bool", "str") and isinstance(value, {"bool": bool, "str": str}[kind]):
-            return value
-        if kind == "datetime" and isinstance(value, datetime.datetime):
-            utc = datetime.UTC
-            return value.replace(tzinfo=utc) if value.tzinfo is None else value.astimezone(utc)
-        if kind == "date" and isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
-            return value
+        if isinstance(value, row.defaults) and (row.python is bool or not isinstance(value, bool)):
+            return (row.default or row.given)(value, type_)
     except (ValueError, OverflowError, _decimal.InvalidOperation):
         pass
     raise DeclarationError(f"{where}: {value!r} is not a {type_}")
-
-
-def _to_decimal(value: Any, type_: Type) -> _decimal.Decimal:
-    if isinstance(value, bool) or not isinstance(value, int | _decimal.Decimal):
-        raise ValueError(value)
-    exact = _decimal.Decimal(value)
-    with _decimal.localcontext(_decimal.Context(prec=60)):
-        rounded = exact.quantize(_decimal.Decimal(1).scaleb(-type_.scale))
-    if rounded != exact or abs(rounded) >= _decimal.Decimal(10) ** (type_.precision - type_.scale):
-        raise ValueError(value)
-    return rounded

@@ -162,7 +162,7 @@ class _Field:
         """The field's values, which are not null, and for a list where each begins."""
         array = one_chunk(arrived.table.column(self.place))
         valid = validity(array)
-        if self.type.kind != "list":
+        if self.type.item is None:
             lanes[self.values], lanes[self.valid] = _lane(from_arrow(array, self.type, tables.strings)), _lane(valid)
             return
         offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)

@@ -41,7 +41,7 @@ class EventView:
         if field is None:
             raise AttributeError(f"event '{self.__definition.name}' has no field '{name}'")
         value = self.__values[name]
-        if value is None or (field.type.kind == "list" and None in value):
+        if value is None or (field.type.item is not None and None in value):
             raise Aborted(f"null {name}")
         if field.type.item is not None:
             return [convert(lift(v), field.type.item) for v in value]

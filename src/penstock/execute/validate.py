@@ -11,13 +11,13 @@ array tells most sound ones. What that does not tell, Arrow does, value by value
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.declare.kinds import COLUMNS
 from penstock.declare.types import INT_MIN, Type
 from penstock.errors import InputError
 
@@ -27,24 +27,12 @@ _FEW = 512
 _BEGINS = -64
 _NO_TEXT = np.zeros(0, np.int8)
 
-_GIVE = {
-    "str": "give strings in UTF-8",
-    "datetime": "give timestamps of the years 1 to 9999",
-    "date": "give dates of the years 1 to 9999",
-    "decimal": "give decimals of that many digits",
-}
-
-_EPOCH = datetime.datetime(1970, 1, 1)
-_MICROSECOND = datetime.timedelta(microseconds=1)
-_TIMES = tuple((m - _EPOCH) // _MICROSECOND for m in (datetime.datetime.min, datetime.datetime.max))
-_DAYS = tuple((d - _EPOCH.date()).days for d in (datetime.date.min, datetime.date.max))
-
 
 def refuse_unsound(array: pa.Array, type_: Type, *, where: str) -> None:
     """InputError, opening with `where`, if the array, whose Arrow type is right, holds what the type cannot mean."""
     problem = _problem(array, type_)
     if problem:
-        give = _GIVE.get((type_.item or type_).kind, "give lists that end where they say")
+        give = (type_.item or type_).traits.sound or type_.traits.sound
         raise InputError(f"{where}: holds what is no {type_} ({problem}); {give}")
 
 
@@ -117,16 +105,13 @@ def _are_within(places: pa.Array, count: int) -> bool:
     return bool(numbers.min() >= 0 and numbers.max() < count)
 
 
-def _within(limits: tuple[int, ...], kind: Any) -> Callable[[pa.Array, Type], str]:
-    low, high = limits
-
-    def look(array: pa.Array, type_: Type) -> str:
-        values = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind().itemsize)
-        if low <= values.min() and values.max() <= high:
-            return ""
-        return _first(array, (values < low) | (values > high), "is outside the years 1 to 9999")
-
-    return look
+def _within(array: pa.Array, type_: Type) -> str:
+    low, high = type_.traits.limits
+    width = type_.traits.width // 8
+    values = np.frombuffer(array.buffers()[1], f"i{width}", len(array), array.offset * width)
+    if low <= values.min() and values.max() <= high:
+        return ""
+    return _first(array, (values < low) | (values > high), type_.traits.outside)
 
 
 def _first(array: pa.Array, wrong: Any, what: str) -> str:
@@ -138,8 +123,7 @@ def _first(array: pa.Array, wrong: Any, what: str) -> str:
 # Kinds of types whose arrays may hold what they cannot mean.
 JUDGED: dict[str, Callable[[pa.Array, Type], str]] = {
     "str": _text,
-    "datetime": _within(_TIMES, np.int64),
-    "date": _within(_DAYS, np.int32),
     "decimal": _decimals,
     "list": _list,
+    **{row.name: _within for row in COLUMNS if row.limits},
 }

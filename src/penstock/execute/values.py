@@ -1,10 +1,12 @@
-"""Numbers as a body of a transaction means them, for the reference.
+"""Numbers and times as a body of a transaction means them, for the reference.
 
     Int   a Python int whose every result lies in int64
     Dec   an exact decimal: unscaled integer n, scale s, so n / 10**s; at most 18 digits
 
-Both abort with `overflow` at the operation that leaves their range. floats, bools, strs and dates
-are Python's own. Three ways lead between these and the outside:
+    Moment, Day, Span   Python's datetime, date and timedelta, with Python's arithmetic
+
+All abort with `overflow` at the operation that leaves their range. floats, bools and strs are
+Python's own. Three ways lead between these and the outside:
 
     lift(value)           plain Python -> what a body sees
     convert(value, type)  what a body made -> what a column or returned field of the type holds
@@ -19,6 +21,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from penstock.declare.kinds import COLUMNS
+from penstock.declare.limits import LONGEST
 from penstock.declare.types import INT_MAX, INT_MIN, MAX_DIGITS, Type
 from penstock.errors import Aborted
 
@@ -219,20 +223,73 @@ class Dec:
         return f"Dec('{self.plain()}')"
 
 
-def _utc(value: datetime.datetime) -> datetime.datetime:
-    return value.replace(tzinfo=datetime.UTC) if value.tzinfo is None else value.astimezone(datetime.UTC)
+def _timed(method: Any) -> Any:
+    """A method of Python's own times, whose result is one of ours."""
+
+    def checked(self: Any, *other: Any) -> Any:
+        try:
+            return lift(method(self, *other))
+        except OverflowError:  # beyond the years 1 to 9999
+            raise Aborted("overflow") from None
+
+    return checked
 
 
-_LIFTS: dict[type, Callable[[Any], Any]] = {int: Int, decimal.Decimal: Dec.of, datetime.datetime: _utc}
+class Moment(datetime.datetime):
+    """A datetime in UTC."""
+
+    __slots__ = ()
+    __add__, __radd__ = _timed(datetime.datetime.__add__), _timed(datetime.datetime.__radd__)
+    __sub__ = _timed(datetime.datetime.__sub__)
+
+    @staticmethod
+    def of(value: datetime.datetime) -> Moment:
+        utc = value.replace(tzinfo=datetime.UTC) if value.tzinfo is None else value.astimezone(datetime.UTC)
+        return Moment.combine(utc.date(), utc.timetz())
+
+
+class Day(datetime.date):
+    __slots__ = ()
+    __add__, __radd__ = _timed(datetime.date.__add__), _timed(datetime.date.__radd__)
+    __sub__ = _timed(datetime.date.__sub__)
+
+    @staticmethod
+    def of(value: datetime.date) -> Day:
+        return Day.fromordinal(value.toordinal())
+
+
+class Span(datetime.timedelta):
+    __slots__ = ()
+    __add__, __radd__ = _timed(datetime.timedelta.__add__), _timed(datetime.timedelta.__radd__)
+    __sub__, __rsub__ = _timed(datetime.timedelta.__sub__), _timed(datetime.timedelta.__rsub__)
+    __mul__, __rmul__ = _timed(datetime.timedelta.__mul__), _timed(datetime.timedelta.__rmul__)
+    __floordiv__, __truediv__ = _timed(datetime.timedelta.__floordiv__), _timed(datetime.timedelta.__truediv__)
+    __mod__ = _timed(datetime.timedelta.__mod__)
+    __neg__, __abs__ = _timed(datetime.timedelta.__neg__), _timed(datetime.timedelta.__abs__)
+
+    @staticmethod
+    def of(value: datetime.timedelta) -> Span:
+        if not -LONGEST <= value <= LONGEST:
+            raise Aborted("overflow")
+        return Span(value.days, value.seconds, value.microseconds)
+
+
+_LIFTS: dict[type, Callable[[Any], Any]] = {
+    int: Int,
+    decimal.Decimal: Dec.of,
+    datetime.datetime: Moment.of,
+    datetime.date: Day.of,
+    datetime.timedelta: Span.of,
+}
 
 
 def lift(value: Any) -> Any:
-    """A plain value as a body sees it; anything but a number or a datetime is itself."""
+    """A plain value as a body sees it; anything but a number or a time is itself."""
     lifted = _LIFTS.get(type(value))
     return value if lifted is None else lifted(value)
 
 
-_CLASSES = {"bool": bool, "str": str, "datetime": datetime.datetime, "date": datetime.date}
+_CLASSES = {row.name: row.python for row in COLUMNS if not row.number}
 
 
 def convert(value: Any, type_: Type) -> Any:
@@ -262,6 +319,15 @@ def _to_decimal(value: Any, type_: Type) -> Dec:
 
 def lower(value: Any) -> Any:
     """What a body made, as plain Python."""
-    if isinstance(value, Dec):
-        return value.plain()
-    return int(value) if isinstance(value, Int) else value
+    match value:
+        case Dec():
+            return value.plain()
+        case Int():
+            return int(value)
+        case Moment():
+            return datetime.datetime.combine(value.date(), value.timetz())
+        case Day():
+            return datetime.date.fromordinal(value.toordinal())
+        case Span():
+            return datetime.timedelta(value.days, value.seconds, value.microseconds)
+    return value

@@ -13,7 +13,7 @@ from penstock.errors import DeclarationError
 from penstock.plan.ir import ROW, Block, CheckPlan, Plan, TransactionPlan
 from penstock.plan.lower import Lowering
 from penstock.plan.passes import PASSES
-from penstock.plan.values import decimal_type
+from penstock.plan.values import decimal_type, in_body
 from penstock.plan.verify import verify
 
 
@@ -82,19 +82,14 @@ def agree(program: Program, lowered: list[Lowered]) -> Program:
                 raise DeclarationError(
                     f"{at} returns '{name}', but {fields[twin][1]} returns '{twin}'; write it one way"
                 )
-            known, by = fields.get(name, (_open(type_), at))
-            met = _meet(known, _open(type_))
+            known, by = fields.get(name, (in_body(type_), at))
+            met = _meet(known, in_body(type_))
             if met is None:
                 raise DeclarationError(
                     f"{at} returns '{name}' as {type_}, but {by} returns it as {known}; use another name or one type"
                 )
             fields[name] = (met, by)
     return replace(program, returns=tuple((name, type_) for name, (type_, _) in fields.items()))
-
-
-def _open(type_: Type) -> Type:
-    """A returned decimal has all 18 digits."""
-    return decimal_type(type_.scale) if type_.kind == "decimal" else type_
 
 
 def _meet(a: Type, b: Type) -> Type | None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import ast
+import datetime
 import types
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from penstock.declare import objects
 from penstock.declare.types import BOOL, FLOAT, INT, Type
-from penstock.plan import expressions, names
+from penstock.plan import expressions, names, times
 from penstock.plan.numbers import compare, negate
 from penstock.plan.values import Val, decimal_type
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
 
-SUPPORTED = "min, max, abs, len, range, zip, Decimal, ps.abort, ps.require and functions marked @ps.udf"
+SUPPORTED = "min, max, abs, len, range, zip, Decimal, timedelta, ps.abort, ps.require and functions marked @ps.udf"
 
 
 def statement(lo: Lowering, node: ast.Call) -> None:
@@ -53,6 +54,8 @@ def _arguments(lo: Lowering, node: ast.Call, *names: str) -> list[ast.expr]:
 
 def call(lo: Lowering, node: ast.Call) -> Val:
     function = names.static(lo, node.func)
+    if function is datetime.timedelta:
+        return times.constant(lo, node)
     if node.keywords:
         lo.body.refuse(node, f"{ast.unparse(node.func)}: named arguments cannot be compiled here")
     if function in (min, max):

@@ -10,7 +10,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.body import MISSING
-from penstock.declare.types import BOOL, FLOAT, STR
+from penstock.declare.types import BOOL
 from penstock.plan import calls, names, records
 from penstock.plan.numbers import arithmetic, compare, negate
 from penstock.plan.values import RecordRef, Unassigned, Val
@@ -65,16 +65,12 @@ def condition(lo: Lowering, node: ast.expr) -> Val:
 
 
 def truth(lo: Lowering, found: Val, node: ast.AST) -> Val:
-    match found.type.kind:
-        case "bool":
-            return found
-        case "int" | "decimal":
-            return lo.value("ne", BOOL, found, lo.const(0, found.type), node=node)
-        case "float":
-            return lo.value("ne", BOOL, found, lo.const(0.0, FLOAT), node=node)
-        case "str":
-            return lo.value("ne", BOOL, found, lo.const("", STR), node=node)
-    lo.body.refuse(node, f"a {found.type} is always true; compare it with something")
+    nothing = found.type.traits.nothing
+    if found.type == BOOL:
+        return found
+    if nothing is None:
+        lo.body.refuse(node, f"a {found.type} is always true; compare it with something")
+    return lo.value("ne", BOOL, found, lo.const(nothing, found.type), node=node)
 
 
 def _value(lo: Lowering, node: ast.expr) -> Val:

@@ -13,11 +13,28 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.declare import objects
 from penstock.declare.body import MISSING
-from penstock.declare.types import BOOL, FLOAT, INT, INT_MAX, INT_MIN, NOT_TEXT, STR, Type, is_text, to_python
-from penstock.plan.values import Val, decimal_type, scale_of, unscaled
+from penstock.declare.kinds import COLUMNS
+from penstock.declare.limits import LONGEST
+from penstock.declare.types import (
+    BOOL,
+    DATE,
+    DATETIME,
+    FLOAT,
+    INT,
+    INT_MAX,
+    INT_MIN,
+    NOT_TEXT,
+    STR,
+    TIMEDELTA,
+    is_text,
+    to_python,
+)
+from penstock.plan.values import Val, decimal_type, in_body, scale_of, unscaled
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
+
+_CONSTANTS = tuple(row.python for row in COLUMNS)
 
 
 def constant(lo: Lowering, found: Any, node: ast.AST) -> Val:
@@ -34,10 +51,11 @@ def constant(lo: Lowering, found: Any, node: ast.AST) -> Val:
             return lo.const(text(lo, found, node), STR)
         case Decimal():
             return decimal_constant(lo, found, node)
-        case datetime.datetime():
-            return lo.const(to_python(found, Type("datetime"), where=lo.body.label), Type("datetime"))
-        case datetime.date():
-            return lo.const(found, Type("date"))
+        case datetime.datetime() | datetime.date() | datetime.timedelta():
+            if isinstance(found, datetime.timedelta) and abs(found) > LONGEST:
+                lo.body.refuse(node, f"{found!r} is longer than {LONGEST.days} days")
+            type_ = next(one for one in (DATETIME, DATE, TIMEDELTA) if isinstance(found, one.traits.python))
+            return lo.const(to_python(found, type_, where=lo.body.label), type_)
         case None:
             lo.body.refuse(
                 node, "None is not a value here; a null field aborts when it is used, and Table.get(k) has defaults"
@@ -65,12 +83,13 @@ def decimal_constant(lo: Lowering, found: Decimal, node: ast.AST) -> Val:
 def global_value(lo: Lowering, found: Any, name: str, node: ast.AST) -> Val:
     if found is MISSING:
         lo.body.refuse(node, f"'{name}' is not defined")
-    if isinstance(found, bool | int | float | str | Decimal | datetime.date):
+    if isinstance(found, _CONSTANTS):
         return constant(lo, found, node)
+    *most, last = (one.__name__ for one in _CONSTANTS)
     lo.body.refuse(
         node,
         f"'{name}' ({type(found).__name__}) is not a value that can be compiled; "
-        "use int, float, bool, str, Decimal, datetime or date constants",
+        f"use {', '.join(most)} or {last} constants",
     )
 
 
@@ -102,17 +121,16 @@ def field(lo: Lowering, node: ast.Attribute) -> Val:
     if found is None:
         names = ", ".join(f.name for f in lo.event.fields)
         lo.body.refuse(node, f"event '{lo.event.name}' has no field '{node.attr}'; it has {names}")
-    if found.type.kind == "list":
+    if found.type.item is not None:
         lo.body.refuse(node, f"'{node.attr}' is a list; loop over it, or take its len()")
     may_be_null = node.attr not in (lo.event.order, lo.event.id)
-    type_ = decimal_type(found.type.scale) if found.type.kind == "decimal" else found.type
-    return lo.value("field", type_, node=node, name=node.attr, const=may_be_null)
+    return lo.value("field", in_body(found.type), node=node, name=node.attr, const=may_be_null)
 
 
 def list_field(lo: Lowering, node: ast.expr) -> Val:
     match node:
         case ast.Attribute(value=ast.Name(id=name), attr=attr) if lo.event is not None and name == lo.body.parameter:
             found = lo.event.field(attr)
-            if found is not None and found.type.kind == "list":
+            if found is not None and found.type.item is not None:
                 return lo.value("list", found.type, node=node, name=attr, const=True)
     lo.body.refuse(node, "this must be a list field of the event")

@@ -10,7 +10,8 @@ import ast
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from penstock.declare.types import BOOL, FLOAT, INT, INT_MIN, MAX_DIGITS, Type
+from penstock.declare.types import BOOL, FLOAT, INT, INT_MIN, MAX_DIGITS, TIMEDELTA, Type
+from penstock.plan import times
 from penstock.plan.values import Val, decimal_type, fits, unscaled
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Gt: "gt",
     ast.GtE: "ge",
 }
-NUMBERS = ("int", "float", "decimal")
 # A quotient of decimals has at least this many digits after the point.
 QUOTIENT_SCALE = 6
 
@@ -41,8 +41,10 @@ def arithmetic(lo: Lowering, op: ast.operator, a: Val, b: Val, node: ast.AST) ->
     if type(op) not in OPERATORS:
         lo.body.refuse(node, f"operator '{type(op).__name__}' cannot be compiled; use + - * / // %")
     code, sign = OPERATORS[type(op)]
+    if (a.type in times.TIMES and b.type in times.TIMES) or TIMEDELTA in (a.type, b.type):
+        return times.arithmetic(lo, code, sign, a, b, node)
     for one in (a, b):
-        if one.type.kind not in NUMBERS:
+        if not one.type.traits.number:
             hint = "; write `1 if x else 0`" if one.type == BOOL else ""
             lo.body.refuse(node, f"'{sign}' takes numbers, not {one.type}{hint}")
     _refuse_loose(lo, code, sign, a, b, node)
@@ -99,7 +101,7 @@ def _refuse_loose(lo: Lowering, code: str, sign: str, a: Val, b: Val, node: ast.
 
 def negate(lo: Lowering, a: Val, node: ast.AST, code: str = "neg") -> Val:
     what = "abs()" if code == "abs" else "'-'"
-    if a.type.kind not in NUMBERS:
+    if not a.type.traits.signed:
         lo.body.refuse(node, f"{what} takes a number, not {a.type}")
     if a.loose and a.type.kind == "float":
         lo.body.refuse(
@@ -128,8 +130,8 @@ def compare(lo: Lowering, op: ast.cmpop, a: Val, b: Val, node: ast.AST) -> Val:
         lo.body.refuse(node, "a decimal and a float do not compare; write the constant as Decimal")
     if len(kinds) > 1 and not kinds <= {"int", "float"} and not kinds <= {"int", "decimal"}:
         lo.body.refuse(node, f"{a.type} and {b.type} do not compare")
-    if kinds == {"bool"} and code not in ("eq", "ne"):
-        lo.body.refuse(node, "bools have no order; use == or !=")
+    if not a.type.traits.ordered and code not in ("eq", "ne"):
+        lo.body.refuse(node, f"{a.type}s have no order; use == or !=")
     a, b = _aligned(lo, a, b), _aligned(lo, b, a)
     return lo.value(code, BOOL, a, b, node=node)
 

@@ -10,10 +10,10 @@ import ast
 from typing import TYPE_CHECKING
 
 from penstock.declare.model import Column, TableDef
-from penstock.declare.types import BOOL, Type
+from penstock.declare.types import BOOL
 from penstock.plan.ir import ROW
 from penstock.plan.numbers import to_type
-from penstock.plan.values import RecordRef, Val, decimal_type
+from penstock.plan.values import RecordRef, Val, in_body
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -112,32 +112,27 @@ def _column(lo: Lowering, table: TableDef, name: str, node: ast.AST) -> Column:
     return column
 
 
-def _read_type(type_: Type) -> Type:
-    """A stored decimal(p, s) takes part in arithmetic as decimal(18, s)."""
-    return decimal_type(type_.scale) if type_.kind == "decimal" else type_
-
-
 def read(lo: Lowering, found: RecordRef, node: ast.Attribute) -> Val:
     column = _column(lo, found.table, node.attr, node)
     if column.key:
         return _read_key(lo, found, column, node)
     row = _row(lo, "find" if found.optional else "locate", found, node)
     code = "read_or" if found.optional else "read"
-    return lo.value(code, _read_type(column.type), row, node=node, table=found.table.name, name=column.name)
+    return lo.value(code, in_body(column.type), row, node=node, table=found.table.name, name=column.name)
 
 
 def _read_key(lo: Lowering, found: RecordRef, column: Column, node: ast.AST) -> Val:
     if not found.optional:
         _row(lo, "locate", found, node)
     key = found.keys[found.table.keys.index(column)]
-    return Val(key.id, _read_type(key.type))
+    return Val(key.id, in_body(key.type))
 
 
 def read_self(lo: Lowering, node: ast.Attribute) -> Val:
     assert lo.table is not None
     column = _column(lo, lo.table, node.attr, node)
     return lo.value(
-        "read", _read_type(column.type), Val(lo.self_row, ROW), node=node, table=lo.table.name, name=column.name
+        "read", in_body(column.type), Val(lo.self_row, ROW), node=node, table=lo.table.name, name=column.name
     )
 
 

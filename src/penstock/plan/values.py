@@ -63,6 +63,11 @@ def decimal_type(scale: int) -> Type:
     return Type("decimal", MAX_DIGITS, scale)
 
 
+def in_body(type_: Type) -> Type:
+    """The type of a value that comes from a column or field, or is returned: a decimal has all 18 digits."""
+    return decimal_type(type_.scale) if type_.kind == "decimal" else type_
+
+
 def scale_of(constant: Decimal | int) -> int:
     """Digits after the point of an exact constant."""
     if isinstance(constant, int):

@@ -105,7 +105,7 @@ class OutcomeFiles:
 
 def _same(found: pa.Table, outcomes: pa.Table) -> bool:
     both = [name for name in found.column_names if name in outcomes.column_names]
-    return bool(both) and found.select(both).equals(plain(outcomes).select(both))
+    return bool(both) and found.select(both).equals(as_read(outcomes).select(both))
 
 
 def encode(outcomes: pa.Table) -> pa.Buffer:
@@ -133,3 +133,10 @@ def plain(outcomes: pa.Table) -> pa.Table:
         pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in outcomes.schema
     ]
     return outcomes.cast(pa.schema(fields))
+
+
+def as_read(outcomes: pa.Table) -> pa.Table:
+    """As a file gives it back: Parquet knows no durations, so these are int64, in microseconds."""
+    whole = plain(outcomes)
+    fields = [pa.field(f.name, pa.int64() if pa.types.is_duration(f.type) else f.type) for f in whole.schema]
+    return whole.cast(pa.schema(fields))

@@ -20,7 +20,6 @@ Invariants:
 from __future__ import annotations
 
 import os
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -37,7 +36,7 @@ from penstock.commit.identity import need_identity
 from penstock.commit.recover import HELD_FILES, Recovery, Segments, look, open_segments, read_in_turn, recover
 from penstock.commit.scan import Scan, entry_of, newest_at_first_look, origin_of
 from penstock.declare.model import Column, TableDef
-from penstock.declare.types import Type
+from penstock.declare.types import of_text
 from penstock.errors import InputError, StateError
 from penstock.publish.files import plain
 from penstock.state.view import View
@@ -49,7 +48,6 @@ T = TypeVar("T")
 # Key columns, and the values of which a wanted record has one.
 Where = Mapping[str, Sequence[Any]]
 
-_COLUMN = re.compile(r"(?P<kind>int|float|bool|str|datetime|date|decimal\((?P<p>\d+), (?P<s>\d+)\))(?P<key> key)?")
 _FEED = (pa.field("version", pa.int64(), nullable=False), pa.field("change", pa.string(), nullable=False))
 
 
@@ -261,15 +259,13 @@ class Directory:
         return TableDef(name, tuple(self._column(name, column, text) for column, text in columns.items()))
 
     def _column(self, table: str, name: str, text: str) -> Column:
-        found = _COLUMN.fullmatch(text)
-        if found is None:
+        type_ = of_text(text.removesuffix(" key"))
+        if type_ is None:
             raise StateError(
                 f"{self.path / 'penstock.json'}: column '{name}' of table '{table}' has a type that this Penstock "
                 f"does not know, {text!r}; use the Penstock that wrote it"
             )
-        if found["p"]:
-            return Column(name, Type("decimal", int(found["p"]), int(found["s"])), key=bool(found["key"]))
-        return Column(name, Type(found["kind"]), key=bool(found["key"]))
+        return Column(name, type_, key=text.endswith(" key"))
 
     def _changes(self, segment: Segment, table: TableDef, without: str) -> Iterator[tuple[str, pa.Table]]:
         """What a commit did to a table; deletions first, as the writer applies them."""

@@ -20,22 +20,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from penstock.declare.kinds import KINDS
 from penstock.declare.model import EventDef, Program
 from penstock.declare.types import Type
 from penstock.errors import InputError
 from penstock.spark.direct_source import read
 from penstock.spark.files import Files, file_names
 
-_WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-_TAKES: dict[str, tuple[type[T.DataType], ...]] = {
-    "int": _WHOLE,
-    "float": (*_WHOLE, T.FloatType, T.DoubleType),
-    "bool": (T.BooleanType,),
-    "str": (T.StringType, T.VarcharType, T.CharType),
-    "decimal": (T.DecimalType, *_WHOLE),
-    "datetime": (T.TimestampType, T.TimestampNTZType),
-    "date": (T.DateType,),
-}
+_TAKES = {row.name: tuple(getattr(T, name) for name in row.spark) for row in KINDS.values()}
 
 
 def check(event: EventDef, frame: Any) -> None:
@@ -58,9 +50,9 @@ def check(event: EventDef, frame: Any) -> None:
 
 
 def _fits(type_: Type, given: T.DataType) -> bool:
-    if type_.kind == "list":
-        return isinstance(given, T.ArrayType) and type_.item is not None and _fits(type_.item, given.elementType)
-    return isinstance(given, _TAKES[type_.kind])
+    if not isinstance(given, _TAKES[type_.kind]):
+        return False
+    return type_.item is None or _fits(type_.item, given.elementType)  # an ArrayType
 
 
 def by_event(program: Program, sources: dict[Any, Any]) -> dict[EventDef, Any]:

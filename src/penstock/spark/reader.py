@@ -20,8 +20,6 @@ retained. A stream takes `start`, and `versions_per_batch`, which limits its mic
 
 from __future__ import annotations
 
-import datetime
-import decimal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -39,6 +37,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
+from penstock.declare.kinds import COLUMNS
 from penstock.declare.model import TableDef
 from penstock.errors import InputError, StateError
 from penstock.reader.directory import Directory, Position, conform
@@ -48,14 +47,7 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 OPTIONS = ("path", "table", "version", "feed", "start", "end", "versions_per_batch")
 FEEDS = ("changes", "outcomes")
 # What a literal arrives as, for each kind of key: another one (a string for an int) is left to Spark to compare.
-PUSHED = {
-    "int": int,
-    "str": str,
-    "bool": bool,
-    "decimal": decimal.Decimal,
-    "date": datetime.date,
-    "datetime": datetime.datetime,
-}
+PUSHED = {row.name: row.python for row in COLUMNS if "key" in row.roles}
 # So that no record batch meets the 2 GiB that one of its buffers may have in the JVM.
 ROWS_PER_RECORD_BATCH = 1 << 16
 

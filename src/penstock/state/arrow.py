@@ -32,31 +32,15 @@ def from_arrow(column: pa.ChunkedArray | pa.Array, type_: Type, strings: Strings
         return strings.intern(array)
     if len(array) == 0:
         return np.zeros(0, dtype(type_))
-    return _READ.get(type_.kind, _words)(array)
-
-
-def _words(array: pa.Array) -> Any:
-    return np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
-
-
-def _floats(array: pa.Array) -> Any:
-    return np.frombuffer(array.buffers()[1], np.float64, len(array), array.offset * 8)
-
-
-def _decimals(array: pa.Array) -> Any:
-    # decimal128 is two words, low one first; 18 digits fit in the low one, sign and all.
-    return np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), array.offset * 16)[::2].copy()
-
-
-def _bools(array: pa.Array) -> Any:
-    return _bits(array, 1)
-
-
-def _dates(array: pa.Array) -> Any:
-    return np.frombuffer(array.buffers()[1], np.int32, len(array), array.offset * 4).astype(np.int64)
-
-
-_READ = {"decimal": _decimals, "bool": _bools, "date": _dates, "float": _floats}
+    match type_.traits.width:
+        case 1:
+            return _bits(array, 1)
+        case 32:
+            return np.frombuffer(array.buffers()[1], np.int32, len(array), array.offset * 4).astype(np.int64)
+        case 128:
+            # decimal128 is two words, low one first; 18 digits fit in the low one, sign and all.
+            return np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), array.offset * 16)[::2].copy()
+    return np.frombuffer(array.buffers()[1], dtype(type_), len(array), array.offset * 8)
 
 
 def _bits(array: pa.Array, buffer: int) -> Any:
@@ -68,7 +52,9 @@ def _bits(array: pa.Array, buffer: int) -> Any:
 def times(column: pa.ChunkedArray | pa.Array) -> Any:
     """A column of places in time (int64 or timestamps in microseconds) as int64, without a copy."""
     array = one_chunk(column)
-    return _words(array) if len(array) else np.zeros(0, np.int64)
+    if len(array) == 0:
+        return np.zeros(0, np.int64)
+    return np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
 
 
 def validity(array: pa.Array) -> Any:
@@ -90,12 +76,13 @@ def to_arrow(lane: Any, type_: Type, strings: Strings, valid: Any = None) -> pa.
     if type_.kind == "str":
         return strings.arrow(lane, valid)
     bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    if type_.kind == "decimal":
-        data = _widen(lane)
-    elif type_.kind == "bool":
-        data = np.packbits(lane, bitorder="little")
-    elif type_.kind == "date":
-        data = lane.astype(np.int32)
-    else:
-        data = np.ascontiguousarray(lane)
+    match type_.traits.width:
+        case 1:
+            data = np.packbits(lane, bitorder="little")
+        case 32:
+            data = lane.astype(np.int32)
+        case 128:
+            data = _widen(lane)
+        case _:
+            data = np.ascontiguousarray(lane)
     return pa.Array.from_buffers(type_.arrow(), lane.size, [bits, pa.py_buffer(data)])

@@ -21,6 +21,7 @@ class All:
     d: ps.decimal(12, 3) = 1
     t: datetime.datetime = datetime.datetime(2024, 1, 1)
     day: datetime.date = datetime.date(2024, 1, 1)
+    g: datetime.timedelta = datetime.timedelta(minutes=-1)
 
 
 @kinds.table
@@ -33,6 +34,7 @@ class Bare:
     d: ps.decimal(12, 3)
     t: datetime.datetime
     day: datetime.date
+    g: datetime.timedelta
 
 
 @kinds.event
@@ -47,6 +49,7 @@ class Put:
     d: ps.decimal(12, 3)
     t: datetime.datetime
     day: datetime.date
+    g: datetime.timedelta
 
 
 @kinds.event
@@ -61,6 +64,7 @@ class Compare:
     d: ps.decimal(12, 3)
     t: datetime.datetime
     day: datetime.date
+    g: datetime.timedelta
 
 
 @kinds.transaction
@@ -72,8 +76,9 @@ def put(e: Put):
         bare.d = e.d
         bare.t = e.t
         bare.day = e.day
+        bare.g = e.g
     else:
-        Bare.insert(e.k, day=e.day, t=e.t, d=e.d, s=e.s, b=e.b, f=e.f, i=e.i)
+        Bare.insert(e.k, g=e.g, day=e.day, t=e.t, d=e.d, s=e.s, b=e.b, f=e.f, i=e.i)
     one = All.get(e.k)
     one.i = max(one.i, e.i)
     one.f = max(one.f, e.f)
@@ -82,7 +87,8 @@ def put(e: Put):
     one.d = max(one.d, e.d)
     one.t = max(one.t, e.t, e.t)
     one.day = max(one.day, e.day)
-    return {"i": one.i, "f": one.f, "b": one.b, "s": one.s, "d": one.d, "t": one.t, "day": one.day}
+    one.g = max(one.g, e.g)
+    return {"i": one.i, "f": one.f, "b": one.b, "s": one.s, "d": one.d, "t": one.t, "day": one.day, "g": one.g}
 
 
 @kinds.transaction
@@ -90,6 +96,8 @@ def compare(e: Compare):
     one = All.get(e.k)
     less = e.i < one.i or e.f < one.f or e.s < one.s or e.d < one.d or e.t < one.t or e.day < one.day
     same = e.i == one.i and e.f == one.f and e.s == one.s and e.d == one.d and e.t == one.t and e.day == one.day
+    if e.g > one.g or e.g == -one.g:
+        one.g = min(e.g, one.g)
     if e.f != e.f:
         one.f = -one.f
     if e.s >= one.s > "a":

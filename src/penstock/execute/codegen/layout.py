@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.declare.kinds import REAL
 from penstock.declare.types import Type
 from penstock.plan.ir import Plan
 
@@ -53,7 +54,7 @@ def table_arguments(plan: Plan, number: int) -> list[Argument]:
     out += [Argument(f"{t}_k{k}", "table", table.name, f"key{k}") for k in range(len(table.keys))]
     for k, column in enumerate(table.values):
         out.append(Argument(f"{t}_c{k}", "table", table.name, f"column{k}", column.type))
-        if column.type.kind == "float":
+        if column.type.lane is REAL:
             out.append(Argument(f"{t}_b{k}", "table", table.name, f"bits{k}"))
     out += [
         Argument(f"{t}_{part}", "table", table.name, part)
@@ -70,10 +71,10 @@ def event_arguments(plan: Plan, number: int, used: set[str]) -> list[Argument]:
             continue
         # The prefix tells the parts apart: whatever a field is called, no two arguments have one name.
         name = f"e{number}_{field.name}"
-        item = field.type.item if field.type.kind == "list" else field.type
+        item = field.type.item or field.type
         out.append(Argument(name, "event", event.name, f"values {field.name}", item))
         out.append(Argument(f"ok{number}_{field.name}", "event", event.name, f"valid {field.name}"))
-        if field.type.kind == "list":
+        if field.type.item is not None:
             out.append(Argument(f"at{number}_{field.name}", "event", event.name, f"offsets {field.name}"))
     return out
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.declare.kinds import REAL
 from penstock.declare.model import TableDef
 from penstock.declare.types import Type
 from penstock.execute.codegen import checks, undo
@@ -178,6 +179,6 @@ def touch(em: Emitter, out: Source, op: Op, x: str, t: str) -> None:
 
 def store(em: Emitter, out: Source, op: Op, t: str, k: int, type_: Type, x: str, value: str) -> None:
     if op.undo:
-        old = f"{t}_b{k}[{x}]" if type_.kind == "float" else f"np.int64({t}_c{k}[{x}])"
+        old = f"{t}_b{k}[{x}]" if type_.lane is REAL else f"np.int64({t}_c{k}[{x}])"
         undo.push(em, out, op.table, f"column{k}", x, old)
     out.line(f"{t}_c{k}[{x}] = {value}")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.declare.types import Type
-from penstock.execute.codegen.source import Source
+from penstock.execute.codegen import times
+from penstock.execute.codegen.source import Source, unfolded
 from penstock.plan.ir import COMPARE, Op
+from penstock.plan.times import TIMES
 
 if TYPE_CHECKING:
     from penstock.execute.codegen.emitter import Emitter
@@ -37,7 +39,9 @@ def emit(em: Emitter, out: Source, op: Op) -> None:
 
 def arithmetic(em: Emitter, out: Source, op: Op, v: str, args: list[str], types: list[Type]) -> None:
     assert op.type is not None
-    if op.type.kind == "decimal":
+    if any(t in TIMES for t in types):
+        times.arithmetic(em, out, op, v, args, types)
+    elif op.type.kind == "decimal":
         decimal(em, out, op, v, args, types)
     elif op.type.kind == "float":
         floating(em, out, op, v, args, types)
@@ -49,11 +53,6 @@ def arithmetic(em: Emitter, out: Source, op: Op, v: str, args: list[str], types:
         if op.code == "floordiv":
             em.abort(out, f"{args[1]} == -1 and {args[0]} == -9223372036854775808", "overflow")
         out.line(f"{v} = k_.{'floor_div' if op.code == 'floordiv' else 'floor_mod'}({args[0]}, {args[1]})")
-
-
-def unfolded(value: str) -> str:
-    """A constant that Python will not compute with while it reads the source: the result may be no int64."""
-    return f"np.int64({value})" if value.strip("(-)").isdigit() else value
 
 
 def floating(em: Emitter, out: Source, op: Op, v: str, args: list[str], types: list[Type]) -> None:

@@ -54,7 +54,7 @@ class Source:
 
 
 def zero(type_: Type) -> str:
-    return {"float": "0.0", "bool": "False"}.get(type_.kind, "0")
+    return type_.lane.zero
 
 
 def number(value: Any) -> str:
@@ -64,6 +64,11 @@ def number(value: Any) -> str:
         if math.isinf(value):
             return "INF" if value > 0 else "(-INF)"
     return f"({value!r})" if not isinstance(value, bool) and value < 0 else repr(value)
+
+
+def unfolded(value: str) -> str:
+    """A constant that Python will not compute with while it reads the source: the result may be no int64."""
+    return f"np.int64({value})" if value.strip("(-)").isdigit() else value
 
 
 def udf_wrapper(name: str, fingerprint: str) -> str:

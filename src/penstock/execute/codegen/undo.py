@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from penstock.declare.kinds import BIT, REAL
 from penstock.execute.codegen import records
 from penstock.execute.codegen.layout import FULL, FULL_LOG, LOG_SIZE
 from penstock.execute.codegen.source import Source
@@ -68,6 +69,6 @@ def undo_one(em: Emitter, out: Source, table: str, part: str) -> None:
             out.line(f"{t}_flags[np.uint64(-2 - {t}_r)] |= np.uint8(1)")
     else:
         k = int(part.removeprefix("column"))
-        kind = definition.values[k].type.kind
-        target = f"{t}_b{k}" if kind == "float" else f"{t}_c{k}"
-        out.line(f"{target}[at] = old{' != 0' if kind == 'bool' else ''}")
+        lane = definition.values[k].type.lane
+        target = f"{t}_b{k}" if lane is REAL else f"{t}_c{k}"
+        out.line(f"{target}[at] = old{' != 0' if lane is BIT else ''}")

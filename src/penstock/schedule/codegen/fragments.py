@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from penstock.declare.kinds import BIT, REAL, WORD
 from penstock.execute.codegen import checks
 from penstock.execute.codegen.emitter import Emitter
 from penstock.execute.codegen.source import Source
@@ -17,8 +18,8 @@ from penstock.plan.split import Split, cut
 
 # A verdict is the place in the program, and in its low bits the reason's number.
 VERDICT_BITS = 16
-# Where values of each kind are handed over: [value, event].
-LANES = {"int": "hand_i", "float": "hand_f", "bool": "hand_b"}
+# Where values of each lane are handed over: [value, event].
+LANES = {WORD.name: "hand_i", REAL.name: "hand_f", BIT.name: "hand_b"}
 
 
 def cuts(plan: Plan) -> dict[str, Split]:
@@ -44,7 +45,7 @@ def _places(block: Block, found: Split) -> dict[int, tuple[str, int]]:
     for value in found.exports:
         type_ = types[value]
         assert type_ is not None
-        lane = LANES.get(type_.kind, LANES["int"])
+        lane = LANES[type_.lane.name]
         out[value] = (lane, sum(1 for other, _ in out.values() if other == lane))
     return out
 

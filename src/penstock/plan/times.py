@@ -1,0 +1,74 @@
+"""Arithmetic of datetimes, dates and timedeltas: which may meet, and what comes out; and timedelta(…) in a body."""
+
+from __future__ import annotations
+
+import ast
+import datetime
+from typing import TYPE_CHECKING
+
+from penstock.declare.body import MISSING
+from penstock.declare.limits import LONGEST
+from penstock.declare.types import DATE, DATETIME, FLOAT, INT, TIMEDELTA, Type
+from penstock.plan import names
+from penstock.plan.values import Val
+
+if TYPE_CHECKING:
+    from penstock.plan.lower import Lowering
+
+TIMES = (DATETIME, DATE, TIMEDELTA)
+# (operation, left, right) -> result.
+RESULTS: dict[tuple[str, Type, Type], Type] = {
+    ("add", TIMEDELTA, TIMEDELTA): TIMEDELTA,
+    ("sub", TIMEDELTA, TIMEDELTA): TIMEDELTA,
+    ("mul", TIMEDELTA, INT): TIMEDELTA,
+    ("mul", INT, TIMEDELTA): TIMEDELTA,
+    ("floordiv", TIMEDELTA, INT): TIMEDELTA,
+    ("floordiv", TIMEDELTA, TIMEDELTA): INT,
+    ("mod", TIMEDELTA, TIMEDELTA): TIMEDELTA,
+    ("div", TIMEDELTA, TIMEDELTA): FLOAT,
+}
+for _place in (DATETIME, DATE):
+    RESULTS |= {
+        ("sub", _place, _place): TIMEDELTA,
+        ("sub", _place, TIMEDELTA): _place,
+        ("add", _place, TIMEDELTA): _place,
+        ("add", TIMEDELTA, _place): _place,
+    }
+
+
+def arithmetic(lo: Lowering, code: str, sign: str, a: Val, b: Val, node: ast.AST) -> Val:
+    """An operation of which one side, at least, is a time."""
+    result = RESULTS.get((code, a.type, b.type))
+    if result is None:
+        hint = "; use //, which gives whole microseconds" if (code, a.type, b.type) == ("div", TIMEDELTA, INT) else ""
+        lo.body.refuse(node, f"'{sign}' does not take {a.type} and {b.type}{hint}")
+    return lo.value(code, result, a, b, node=node)
+
+
+def constant(lo: Lowering, node: ast.Call) -> Val:
+    """timedelta(minutes=5): its arguments are constants, by place or by name."""
+    parts = [_number(lo, one) for one in node.args]
+    named = {one.arg: _number(lo, one.value) for one in node.keywords if one.arg is not None}
+    try:
+        if len(named) < len(node.keywords):
+            raise TypeError
+        # No part is out of range by itself, even where another would bring it back.
+        longest = datetime.timedelta(*map(abs, parts), **{name: abs(part) for name, part in named.items()})
+        if longest <= LONGEST:
+            return names.constant(lo, datetime.timedelta(*parts, **named), node)
+    except (TypeError, ValueError, OverflowError):
+        lo.body.refuse(node, "timedelta takes days, seconds, microseconds, milliseconds, minutes, hours and weeks")
+    lo.body.refuse(node, f"this timedelta is longer than {LONGEST.days} days")
+
+
+def _number(lo: Lowering, node: ast.expr) -> int | float:
+    match node:
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return -_number(lo, inner)
+        case ast.Constant(value=found):
+            pass
+        case _:
+            found = names.static(lo, node)
+    if found is MISSING or isinstance(found, bool) or not isinstance(found, int | float):
+        lo.body.refuse(node, "timedelta takes constant numbers; multiply: n * timedelta(minutes=1)")
+    return found
