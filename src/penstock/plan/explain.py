@@ -53,7 +53,7 @@ def _line(op: Op) -> str:
             text = f"{what}.{op.name}({args})"
         case "abort":
             text = f'abort "{op.name}"'
-        case "return" | "udf":
+        case "return" | "call" | "udf":
             text = f"{op.code} {op.name}({args})"
         case "range":
             text = f"range({args}) by {op.const}"

@@ -39,6 +39,7 @@ class Operation:
     sign: str = ""  # as Python writes it between its operands
     orders: bool = False  # a comparison that needs an order
     aborts: tuple[str, ...] = ()  # the reasons for which it may abort, as templates of its table and name
+    declared: bool = False  # it may abort only where its const says so
     fits: tuple[str, ...] = ()  # kinds of result that never overflow
     retries: bool = False  # where its table is full the transaction is undone, the table grows, and it runs again
     shared: bool = False  # an equal one before it will do, until a record that it asks for comes or goes
@@ -71,10 +72,11 @@ OPERATIONS: dict[str, Operation] = {
     # Values, and what the event gives. const, item: bound where they are used.
     "const": Operation("nothing", shared=True),
     "item": Operation("nothing"),
-    "field": Operation("field", aborts=_NULL, shared=True, cheap=True, reads=("event",)),
-    "list": Operation("list", aborts=_NULL, shared=True, reads=("event",)),
+    "field": Operation("field", aborts=_NULL, declared=True, shared=True, cheap=True, reads=("event",)),
+    "list": Operation("list", aborts=_NULL, declared=True, shared=True, reads=("event",)),
     "len": Operation("{0}_n", cheap=True),
     "convert": Operation("convert", aborts=_OVERFLOW, fits=("float",), cheap=True),
+    "call": Operation("call", aborts=_OVERFLOW, declared=True),
     "udf": Operation("udf", aborts=("udf {name} failed",)),
     # Comparison.
     "eq": Operation("comparison", "==", cheap=True),
@@ -141,8 +143,8 @@ class Op:
     line: int = 0
     table: str = ""
     name: str = ""  # a column, a field, a reason, a function
-    # const: the value; field, list: whether it may be null; item: which list; range: the step; insert: how many of its
-    # arguments are the key
+    # const: the value; field, list: whether it may be null; call: whether it may overflow; item: which list; range: the
+    # step; insert: how many of its arguments are the key
     const: Any = None
     body: tuple[Op, ...] = ()  # loops
     carries: tuple[Carry, ...] = ()  # loops
@@ -170,8 +172,8 @@ class Op:
 
     def _aborts(self) -> tuple[str, ...]:
         known = self.known
-        if "event" in known.reads and not self.const:
-            return ()  # a field that is never null
+        if known.declared and not self.const:
+            return ()
         if self.type is not None and self.type.kind in known.fits:
             return tuple(text for text in known.aborts if text != "overflow")
         return known.aborts

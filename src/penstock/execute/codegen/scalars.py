@@ -58,6 +58,16 @@ def unary(em: Emitter, out: Source, op: Op) -> None:
     out.line(f"{v} = {'-' if op.code == 'neg' else 'abs'}({unfolded(a) if _kind(op) == 'int' else a})")
 
 
+def call(em: Emitter, out: Source, op: Op) -> None:
+    """A built-in function: a kernel of its own."""
+    v, args, _ = _operands(em, op)
+    if op.may_abort:
+        out.line(f"{v}, {v}_lost = k_.{op.name}({', '.join(args)})")
+        em.abort(out, f"{v}_lost", "overflow")
+    else:
+        out.line(f"{v} = k_.{op.name}({', '.join(args)})")
+
+
 def _operands(em: Emitter, op: Op) -> tuple[str, list[str], list[Type]]:
     """The names of what an operation makes and takes, and the types of what it takes."""
     return em.val(op.id), [em.val(a) for a in op.args], [em.types[a] for a in op.args]
@@ -174,6 +184,7 @@ def _against_float(code: str, a: str, b: str) -> str:
 
 
 EMIT = {
+    "call": call,
     "comparison": comparison,
     "convert": convert,
     "division": division,
