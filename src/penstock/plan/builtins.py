@@ -156,6 +156,17 @@ BUILTINS = (
     Builtin(min, lower=_min),
     Builtin(max, lower=_max),
     Builtin(abs, lower=_abs),
+    Builtin(
+        round,
+        ("x", "n"),
+        (
+            Form(("float",), "int", "round_float_to_int", overflows=True),
+            Form(("decimal",), "int", "round_decimal_to_int"),
+            Form(("float", "constant"), "float", "round_float"),
+            Form(("decimal", "constant"), "decimal", "round_decimal", overflows=True),
+        ),
+        constants=(-18, 22),  # as far as the kernels are exact
+    ),
     Builtin(len, lower=_len),
     Builtin(range, loop=True),
     Builtin(zip, loop=True),
