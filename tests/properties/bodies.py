@@ -34,6 +34,8 @@ KEYS = 4
 NO_TABLE, ONE_TABLE, NONE_TOUCHED, ONE_ROW, NO_ROW = 0.05, 0.1, 0.06, 0.08, 0.04
 # Where a range may begin and end, and the steps that cross all ints in a few turns.
 BOUNDS = ("LOWEST", "HIGHEST", "LOWEST + 1", "HIGHEST - 2", "0", "-1", "BIG")
+# How many digits round() keeps.
+DIGITS = ("0", "1", "1", "2", "2", "3", "5", "-1", "-1", "-2", "-3", "SMALL", "12", "17", "22", "-17", "-18")
 STRIDES = ("4611686018427387904", "-4611686018427387904", "9223372036854775807", "-9223372036854775808")
 
 
@@ -172,7 +174,9 @@ class Writer:
             return f"{self.rng.choice(('-', 'abs'))}({self.expr(INT, depth - 1)})"
         if roll < 0.8:
             return f"({self.expr(TIMEDELTA, depth - 1)} // {self.expr(TIMEDELTA, depth - 1)})"
-        if roll < 0.87 and lists:
+        if roll < 0.84:
+            return f"round({self.expr(self.rng.choice((FLOAT, *(dec(s) for s in SCALES))), depth - 1)})"
+        if roll < 0.89 and lists:
             return f"len(e.{self.rng.choice(lists)})"
         if self.udfs and roll < 0.95:
             name, count = self.rng.choice((("mix", 2), ("fussy", 1)))
@@ -185,6 +189,8 @@ class Writer:
             return f"({self.expr(INT, depth - 1)} / {self.expr(INT, depth - 1)})"
         if roll < 0.2:
             return f"({self.expr(TIMEDELTA, depth - 1)} / {self.expr(TIMEDELTA, depth - 1)})"
+        if roll < 0.27:
+            return f"round({self.expr(FLOAT, depth - 1)}, {self.rng.choice(DIGITS)})"
         if roll < 0.75:
             op = self.rng.choice(("+", "+", "+", "-", "-", "*", "*", "/", "//", "%"))
             left, right = self.rng.choice(((FLOAT, FLOAT), (FLOAT, FLOAT), (FLOAT, INT), (INT, FLOAT)))
@@ -214,6 +220,7 @@ class Writer:
         s = type_.scale
         ways: list[Callable[[], str]] = [lambda: self.widest(s, self.rng.choice("+-+-+-%"), depth)] * 3
         ways.append(lambda: f"{self.rng.choice(('-', 'abs'))}({self.expr(type_, depth - 1)})")
+        ways.append(lambda: f"round({self.expr(type_, depth - 1)}, {self.rng.choice(DIGITS)})")
         ways.append(lambda: self.product(s, depth))
         if s == 0:
             ways.append(lambda: self.widest(self.rng.choice(SCALES), "//", depth))

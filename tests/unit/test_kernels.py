@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_HALF_EVEN, Context, Decimal
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,66 @@ def test_float_division(a: float, b: float) -> None:
     assert same(kernels.float_div(a, b), a / b)
     assert same(kernels.float_mod(a, b), a % b)
     assert same(kernels.float_floor_div(a, b), a // b)
+
+
+# Halves of a unit, powers of two, and where the unit of the last digit is as fine as floats are: the neighbours too.
+DIGITS = st.integers(-18, 22)
+NEAR = st.builds(
+    lambda x, n, toward: math.nextafter(x * 10.0**-n, toward) if toward else x * 10.0**-n,
+    st.integers(-(10**6), 10**6).map(lambda k: k + 0.5) | st.integers(-(2**54), 2**54).map(float),
+    DIGITS,
+    st.sampled_from([0, math.inf, -math.inf]),
+)
+POWERS = st.builds(math.ldexp, st.sampled_from([1.0, -1.0, 1.0 - 2.0**-53, 3.0]), st.integers(-80, 130))
+
+
+@MANY
+@given(FLOATS | NEAR | POWERS, DIGITS)
+def test_a_float_is_rounded_as_python_rounds_it(x: float, digits: int) -> None:
+    assert same(kernels.round_float(x, digits), round(x, digits))
+
+
+@pytest.mark.parametrize(
+    ("x", "digits", "rounded"),
+    [
+        (2.675, 2, 2.67),
+        (0.125, 2, 0.12),
+        (0.5, 0, 0.0),
+        (-0.4, 0, -0.0),
+        (1.5, 0, 2.0),
+        (5e-324, 22, 0.0),
+        (1.7976931348623157e308, -18, 1.7976931348623157e308),
+        (5e17, -18, 0.0),
+        (1.5e18, -18, 2e18),
+        (math.nextafter(5e17, 1e18), -18, 1e18),
+        (25.0, -1, 20.0),
+        (25.000000000000004, -1, 30.0),
+        (9007199254740993.0, -1, 9007199254740990.0),
+        (4503599627370496.5, 0, 4503599627370496.0),
+    ],
+)
+def test_floats_rounded_by_hand(x: float, digits: int, rounded: float) -> None:
+    assert same(kernels.round_float(x, digits), rounded)
+
+
+@MANY
+@given(FLOATS | NEAR | POWERS | st.integers(-(2**63), 2**63).map(float))
+def test_a_float_is_rounded_to_an_int(x: float) -> None:
+    result, lost = kernels.round_float_to_int(x)
+    assert lost == (not math.isfinite(x) or not -(2**63) <= round(x) < 2**63)
+    assert lost or result == round(x)
+
+
+@MANY
+@given(UNSCALED, st.integers(0, 18), DIGITS)
+def test_a_decimal_is_rounded_as_python_rounds_it(x: int, scale: int, digits: int) -> None:
+    with localcontext(Context(prec=80)):
+        exact = Decimal(x).scaleb(-scale)
+        rounded, whole = round(exact, digits).scaleb(scale), round(exact)
+    result, lost = kernels.round_decimal(x, scale, digits)
+    assert lost == (abs(rounded) >= 10**18)
+    assert lost or result == rounded
+    assert kernels.round_decimal_to_int(x, scale) == whole
 
 
 @MANY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import operator
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -120,6 +120,35 @@ def test_dec_alone(a: Dec) -> None:
     assert lower(a) == fraction(a)
     back = lift(lower(a))
     assert (back.n, back.s) == (a.n, a.s)
+
+
+@given(a=decs, digits=st.integers(-18, 22))
+def test_dec_rounds_as_decimal_does_at_its_own_scale(a: Dec, digits: int) -> None:
+    with localcontext(Context(prec=80)):
+        want, whole = round(a.plain(), digits), round(a.plain())
+    got = outcome(lift(round), a, Int(digits))
+    if abs(Fraction(want)) * 10**a.s >= LIMIT:
+        assert got == "overflow"
+    else:
+        assert fraction(got) == Fraction(want) and got.s == a.s
+    got = outcome(lift(round), a)
+    assert got == whole and type(got) is Int
+
+
+@pytest.mark.parametrize(
+    ("x", "rounded"),
+    [
+        (2.5, 2),
+        (-3.5, -4),
+        (2.0**63, "overflow"),
+        (-(2.0**63), INT_MIN),
+        (math.inf, "overflow"),
+        (math.nan, "overflow"),
+    ],
+)
+def test_a_float_rounds_to_an_int64(x: float, rounded: Any) -> None:
+    got = outcome(lift(round), x)
+    assert got == rounded and type(got) in (Int, str)
 
 
 def test_dec_has_18_digits() -> None:

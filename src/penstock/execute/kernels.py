@@ -16,6 +16,7 @@ from numba.extending import intrinsic
 from penstock.state.jit import kernel
 
 LIMIT = 10**18
+_TENS = np.array([10**k for k in range(20)], np.uint64)
 
 
 def _overflows(method: str) -> Any:
@@ -161,6 +162,86 @@ def float_floor_div(a: Any, b: Any) -> Any:
     return whole
 
 
+@kernel
+def round_float_to_int(x: Any) -> Any:
+    """x rounded half to even, and whether that is no int64."""
+    whole = np.rint(x)
+    if -9223372036854775808.0 <= whole < 9223372036854775808.0:
+        return np.int64(whole), False
+    return np.int64(0), True
+
+
+@kernel
+def round_float(x: Any, digits: Any) -> Any:
+    """The exact value of x, rounded half to even to a decimal of so many digits, and that to the nearest float.
+
+    For digits from -18 to 22: so far powers of ten are floats, and 128 bits hold all there is. A quotient q in units of
+    the last digit is exact up to 2**53. Above, the unit is so small beside x that no float is nearer than x itself.
+    """
+    size = abs(x)
+    if size == 0.0 or not size < np.inf:
+        return x
+    fraction, exponent = math.frexp(size)
+    bits = np.uint64(fraction * 9007199254740992.0)  # size == bits * 2**exponent, exactly
+    exponent -= 53
+    if digits < 0:
+        unit = _TENS[-digits]
+        if size > 9007199254740992.0 * float(unit):
+            return x
+        return math.copysign(float(_tens_in(bits, exponent, unit)) * float(unit), x)
+    if exponent >= 0:
+        return x
+    more = max(digits - 19, 0)
+    high, low = _product(bits * _TENS[more], _TENS[digits - more])
+    q = _halved(high, low, -exponent)
+    if q > np.uint64(9007199254740992):
+        return x
+    return math.copysign(float(q) / (float(_TENS[digits - more]) * float(_TENS[more])), x)
+
+
+@kernel(error_model="numpy")
+def _tens_in(bits: Any, exponent: Any, unit: Any) -> Any:
+    """bits * 2**exponent / unit, rounded half to even; at most 2**53."""
+    zero, below = np.uint64(0), False
+    if exponent > 0:
+        high, low = bits >> np.uint64(64 - exponent), bits << np.uint64(exponent)
+    elif exponent > -64:
+        high, low = zero, bits >> np.uint64(-exponent)
+        below = low << np.uint64(-exponent) != bits
+    else:
+        high, low, below = zero, zero, True
+    q, r = _divide(high, low, unit)
+    half = unit >> np.uint64(1)
+    if r > half or (r == half and (below or q & np.uint64(1) != zero)):
+        q += np.uint64(1)
+    return q
+
+
+@kernel
+def _halved(high: Any, low: Any, times: Any) -> Any:
+    """128 bits, below 2**127, halved so many times, rounded half to even; 2**64 - 1 for what 64 bits do not hold."""
+    zero, one, all_ones = np.uint64(0), np.uint64(1), ~np.uint64(0)
+    if times > 127:  # less than a half
+        return zero
+    if times > 64:
+        shift = np.uint64(times - 64)
+        q, half = high >> shift, (high >> (shift - one)) & one
+        below = low != zero or high & ((one << (shift - one)) - one) != zero
+    elif times == 64:
+        q, half = high, low >> np.uint64(63)
+        below = low << one != zero
+    else:
+        shift = np.uint64(times)
+        if high >> shift != zero:
+            return all_ones
+        q = high << (np.uint64(64) - shift) | low >> shift
+        half = (low >> (shift - one)) & one
+        below = low & ((one << (shift - one)) - one) != zero
+    if half != zero and (below or q & one != zero) and q != all_ones:
+        q += one
+    return q
+
+
 # -- decimal ------------------------------------------------------------------------------------
 
 
@@ -173,6 +254,24 @@ def scale_down(x: Any, unit: Any) -> Any:
     if r > half or (r == half and q & 1):
         q += 1
     return q
+
+
+@kernel
+def round_decimal(x: Any, scale: Any, digits: Any) -> Any:
+    """x at its own scale, rounded half to even to so many digits, and whether that has more than 18 digits."""
+    drop = scale - digits
+    if drop <= 0:
+        return x, False
+    if drop > 18:  # less than half of one in the first place that stays
+        return np.int64(0), False
+    unit = np.int64(_TENS[drop])
+    result = scale_down(x, unit) * unit
+    return result, wide(result)
+
+
+@kernel
+def round_decimal_to_int(x: Any, scale: Any) -> Any:
+    return x if scale == 0 else scale_down(x, np.int64(_TENS[scale]))
 
 
 @kernel

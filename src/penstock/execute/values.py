@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import types
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -212,6 +213,13 @@ class Dec:
     def __abs__(self) -> Dec:
         return Dec(abs(self.n), self.s)
 
+    def __round__(self, digits: int | None = None) -> Any:
+        """Half to even: without digits an Int, with them a Dec of the same scale."""
+        if digits is None:
+            return Int(_half_even(self.n, 10**self.s))
+        unit = 10 ** max(0, self.s - digits)
+        return Dec(_half_even(self.n, unit) * unit, self.s)
+
     def __bool__(self) -> bool:
         return self.n != 0
 
@@ -274,17 +282,30 @@ class Span(datetime.timedelta):
         return Span(value.days, value.seconds, value.microseconds)
 
 
+def _rounded(value: Any, *digits: int) -> Any:
+    """round(); what is not finite, or beyond int64, is no int."""
+    try:
+        result = round(value, *digits)
+    except (OverflowError, ValueError):
+        raise Aborted("overflow") from None
+    return _checked(result) if isinstance(result, int) else result
+
+
+# Built-in functions that a body means otherwise than Python.
+_REFERENCES: dict[Any, Callable[..., Any]] = {round: _rounded}
+
 _LIFTS: dict[type, Callable[[Any], Any]] = {
     int: Int,
     decimal.Decimal: Dec.of,
     datetime.datetime: Moment.of,
     datetime.date: Day.of,
     datetime.timedelta: Span.of,
+    types.BuiltinFunctionType: lambda function: _REFERENCES.get(function, function),
 }
 
 
 def lift(value: Any) -> Any:
-    """A plain value as a body sees it; anything but a number or a time is itself."""
+    """A plain value as a body sees it; anything but a number, a time or a function with a reference is itself."""
     lifted = _LIFTS.get(type(value))
     return value if lifted is None else lifted(value)
 

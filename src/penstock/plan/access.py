@@ -15,9 +15,6 @@ from penstock.plan.foresee import unforeseen
 from penstock.plan.ir import Block, Op, Plan, TransactionPlan, walk
 from penstock.plan.text import Texts
 
-# What an operation does to its record. A lookup that nothing reads or writes still asks whether a record is there.
-KINDS = {"read": "read", "read_or": "read", "write": "write", "insert": "insert", "delete": "delete"}
-
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -49,11 +46,11 @@ def accesses(block: Block) -> tuple[Access, ...]:
 def requirements(plan: Plan, transaction: TransactionPlan) -> tuple[Requirement, ...]:
     """Every reason for which a transaction may abort, its tables' checks included; equal ones once."""
     finder = _Finder(transaction.block)
-    found = [Requirement(reason, finder.deciders(op)) for op in transaction.block.walk() for reason in _reasons(op)]
+    found = [Requirement(reason, finder.deciders(op)) for op in transaction.block.walk() for reason in op.reasons]
     for access in finder.accesses():
         if access.kind in ("write", "insert"):
             for check in plan.checks_of(access.table):
-                reasons = [check.text, *(r for op in check.block.walk() for r in _reasons(op))]
+                reasons = [check.text, *(r for op in check.block.walk() for r in op.reasons)]
                 found += [Requirement(reason, (f"{access.table}[{access.key}]",)) for reason in reasons]
     return tuple(dict.fromkeys(found))
 
@@ -63,31 +60,9 @@ def given(block: Block) -> dict[str, tuple[str, ...]]:
     finder = _Finder(block)
     out: dict[str, set[str]] = {}
     for op in block.walk():
-        if op.code == "give":
+        if op.code == "return":
             out.setdefault(op.name, set()).update(finder.deciders(op))
     return {name: tuple(sorted(needs)) for name, needs in out.items()}
-
-
-def _reasons(op: Op) -> tuple[str, ...]:
-    if not op.may_abort or op.is_loop:
-        return ()
-    match op.code:
-        case "abort":
-            return (op.name,)
-        case "field" | "list":
-            return (f"null {op.name}",)
-        case "locate" | "delete":
-            return (f"missing {op.table}",)
-        case "insert":
-            return (f"exists {op.table}",)
-        case "udf":
-            return (f"udf {op.name} failed",)
-        case "ensure":
-            return ()
-        case "div" | "floordiv" | "mod":
-            is_float = op.type is not None and op.type.kind == "float"
-            return ("division by zero",) if is_float else ("division by zero", "overflow")
-    return ("overflow",)
 
 
 class _Finder:
@@ -104,21 +79,20 @@ class _Finder:
                 self.loops.setdefault(inner.id, []).append(loop)
 
     def accesses(self) -> Iterator[Access]:
-        used = {op.args[0] for op in self.ops.values() if op.code in ("read", "read_or", "write")}
+        used = {op.args[0] for op in self.ops.values() if op.known.of_column}
         for op in self.block.walk():
-            looks = op.code in ("find", "locate") and op.id not in used
-            if op.code not in KINDS and not looks:
+            # A lookup that nothing reads or writes still asks whether a record is there.
+            if not op.known.access or (op.known.access == "look" and op.id in used):
                 continue
-            row = self.ops[op.args[0]] if op.code in ("read", "read_or", "write") else op
+            row = self.ops[op.args[0]] if op.known.of_column else op
             if row.code == "self":
                 continue
             keys = row.args[: row.const]  # an insert knows how many of its arguments are the key
             key = self.texts.join(keys)
-            needs = (
-                [] if op.code in ("read", "read_or") else [n for n in self.deciders(op) if n != f"{op.table}[{key}]"]
-            )
+            reads = op.known.access == "read"
+            needs = [] if reads else [n for n in self.deciders(op) if n != f"{op.table}[{key}]"]
             alone = self.unforeseen.get(row.id, "")
-            yield Access(op.id, KINDS.get(op.code, "look"), op.table, keys, key, tuple(needs), alone)
+            yield Access(op.id, op.known.access, op.table, keys, key, tuple(needs), alone)
 
     def deciders(self, op: Op) -> tuple[str, ...]:
         """The records whose values, or presence, decide what an operation does."""
@@ -126,12 +100,12 @@ class _Finder:
         for loop in self.loops.get(op.id, ()):
             roots += [*loop.args, loop.guard, loop.until]
         found = {self.record(self.ops[one]) for one in self.reads(r for r in roots if r is not None)}
-        if op.code in ("locate", "insert", "delete"):
+        if op.known.takes == "key" and op.known.aborts:
             found.add(f"{op.table}[{self.texts.join(op.args[: op.const])}]")
         return tuple(sorted(found))
 
     def record(self, op: Op) -> str:
-        row = self.ops[op.args[0]] if op.code in ("read", "read_or") else op
+        row = self.ops[op.args[0]] if op.known.of_column else op
         return f"{op.table}[{self.texts.join(row.args[: row.const])}]"
 
     def reads(self, values: Iterable[int]) -> set[int]:
@@ -148,10 +122,10 @@ class _Finder:
                 todo += self.carries[value]
                 continue
             op = self.ops[value]
-            if op.code in ("read", "read_or"):
+            if "column" in op.known.reads:
                 found.add(value)
             elif op.code == "present":
                 found.add(op.args[0])
-            if op.code not in ("find", "locate", "ensure", "insert"):
+            if op.known.takes != "key":
                 todo += [*op.args, *([op.guard] if op.guard is not None else [])]
         return found

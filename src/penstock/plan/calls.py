@@ -1,23 +1,24 @@
-"""Calls in a body: ps.abort, ps.require, min, max, abs, len, Decimal, udfs, and what a loop runs over."""
+"""Calls in a body: ps.abort, ps.require, built-in functions, udfs, and what a loop runs over."""
 
 from __future__ import annotations
 
 import ast
-import datetime
 import types
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from penstock.declare import objects
 from penstock.declare.types import BOOL, FLOAT, INT, Type
-from penstock.plan import expressions, names, times
-from penstock.plan.numbers import compare, negate
+from penstock.plan import builtins, expressions, names
 from penstock.plan.values import Val, decimal_type
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
 
-SUPPORTED = "min, max, abs, len, range, zip, Decimal, timedelta, ps.abort, ps.require and functions marked @ps.udf"
+
+def supported() -> str:
+    """What may be called, for messages."""
+    called = [row.name for row in builtins.BUILTINS]
+    return f"{', '.join(called)}, ps.abort, ps.require and functions marked @ps.udf"
 
 
 def statement(lo: Lowering, node: ast.Call) -> None:
@@ -54,18 +55,11 @@ def _arguments(lo: Lowering, node: ast.Call, *names: str) -> list[ast.expr]:
 
 def call(lo: Lowering, node: ast.Call) -> Val:
     function = names.static(lo, node.func)
-    if function is datetime.timedelta:
-        return times.constant(lo, node)
-    if node.keywords:
+    row = builtins.find(function)
+    if node.keywords and not (row is not None and row.named):
         lo.body.refuse(node, f"{ast.unparse(node.func)}: named arguments cannot be compiled here")
-    if function in (min, max):
-        return _extreme(lo, node, "lt" if function is min else "gt")
-    if function is abs:
-        return negate(lo, expressions.value(lo, _arguments(lo, node, "x")[0]), node, code="abs")
-    if function is len:
-        return lo.value("len", INT, names.list_field(lo, _arguments(lo, node, "x")[0]), node=node)
-    if function is Decimal:
-        return _decimal_call(lo, node)
+    if row is not None:
+        return builtins.call(lo, row, node)
     if isinstance(function, objects.Udf):
         return _udf(lo, function, node)
     if function in (objects.abort, objects.require):
@@ -73,32 +67,7 @@ def call(lo: Lowering, node: ast.Call) -> Val:
     what = ast.unparse(node.func)
     if isinstance(function, types.FunctionType):
         lo.body.refuse(node, f"'{what}' is an ordinary function; mark it with @ps.udf (scalars in, scalar out)")
-    lo.body.refuse(node, f"a call to '{what}' cannot be compiled; use {SUPPORTED}")
-
-
-def _extreme(lo: Lowering, node: ast.Call, better: str) -> Val:
-    if len(node.args) < 2 or any(isinstance(a, ast.Starred) for a in node.args):
-        lo.body.refuse(node, f"{ast.unparse(node.func)} takes two or more values; loop over a list to find its extreme")
-    total, *rest = [expressions.value(lo, a) for a in node.args]
-    op = ast.Lt() if better == "lt" else ast.Gt()
-    for one in rest:
-        test = compare(lo, op, one, total, node)
-        total = lo.select(node, f"the arguments of {ast.unparse(node.func)}", test, one, total)
-    return total
-
-
-def _decimal_call(lo: Lowering, node: ast.Call) -> Val:
-    argument = _arguments(lo, node, "x")[0]
-    if (
-        isinstance(argument, ast.Constant)
-        and isinstance(argument.value, str | int)
-        and not isinstance(argument.value, bool)
-    ):
-        try:
-            return names.decimal_constant(lo, Decimal(argument.value), node)
-        except ArithmeticError:
-            pass
-    lo.body.refuse(node, 'Decimal takes a constant: Decimal("0.05")')
+    lo.body.refuse(node, f"a call to '{what}' cannot be compiled; use {supported()}")
 
 
 def _udf(lo: Lowering, function: objects.Udf, node: ast.Call) -> Val:

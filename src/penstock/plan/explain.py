@@ -53,10 +53,8 @@ def _line(op: Op) -> str:
             text = f"{what}.{op.name}({args})"
         case "abort":
             text = f'abort "{op.name}"'
-        case "give":
-            text = f"give {op.name}({args})"
-        case "udf":
-            text = f"udf {op.name}({args})"
+        case "return" | "call" | "udf":
+            text = f"{op.code} {op.name}({args})"
         case "range":
             text = f"range({args}) by {op.const}"
         case "locate" | "delete":
@@ -67,7 +65,7 @@ def _line(op: Op) -> str:
             text = f"{what}({args})"
     left = f"%{op.id}: {op.type} = " if op.type is not None else ""
     guard = f"  if %{op.guard}" if op.guard is not None else ""
-    safe = "  no undo" if op.code in ("write", "insert", "delete", "ensure") and not op.undo else ""
+    safe = "  no undo" if op.known.writes and not op.undo else ""
     return f"{left}{text}{guard}{safe}"
 
 

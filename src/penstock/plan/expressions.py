@@ -108,7 +108,7 @@ def _value(lo: Lowering, node: ast.expr) -> Val:
     lo.body.refuse(
         node,
         f"'{type(node).__name__}' cannot be compiled; use names, fields, columns, arithmetic, "
-        "comparisons and calls to " + calls.SUPPORTED,
+        "comparisons and calls to " + calls.supported(),
     )
 
 

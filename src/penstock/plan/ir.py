@@ -29,20 +29,98 @@ from penstock.declare.types import Type
 
 ROW = Type("row")  # the place of a record in its table; negative where there is none
 
-COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
-ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "neg", "abs")
-LOGIC = ("not", "and", "or", "select", "present")
-# Operations on records. find: row or none; locate: row or abort; ensure: insert the defaults where there is none.
-LOOKUPS = ("find", "locate", "ensure")
-CHANGES = ("ensure", "insert", "delete")
-CODES = (
-    ("const", "self", "field", "list", "len", "item", "convert", "udf")
-    + COMPARE
-    + ARITHMETIC
-    + LOGIC
-    + ("find", "locate", "ensure", "insert", "delete", "read", "read_or", "write")
-    + ("abort", "give", "each", "range")
-)
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What is known of an opcode. Stages ask this; none of them lists opcodes."""
+
+    # Its value as a template of its arguments ("{0} and {1}"), or the function of execute/codegen that writes it.
+    emit: str
+    sign: str = ""  # as Python writes it between its operands
+    orders: bool = False  # a comparison that needs an order
+    aborts: tuple[str, ...] = ()  # the reasons for which it may abort, as templates of its table and name
+    declared: bool = False  # it may abort only where its const says so
+    fits: tuple[str, ...] = ()  # kinds of result that never overflow
+    retries: bool = False  # where its table is full the transaction is undone, the table grows, and it runs again
+    shared: bool = False  # an equal one before it will do, until a record that it asks for comes or goes
+    cheap: bool = False  # run rather than guarded, where it cannot abort
+    pure: bool = True  # nobody sees whether it ran but those who use its value
+    loop: bool = False
+    takes: str = ""  # "key": its first arguments are a key; "row": its first one is a row
+    reads: tuple[
+        str, ...
+    ] = ()  # "event": a field; "column": a value of a record; "presence": whether there is a record
+    writes: tuple[str, ...] = ()  # "column", "presence"
+    access: str = ""  # what a schedule calls it
+
+    @property
+    def compares(self) -> bool:
+        return self.emit == "comparison"
+
+    @property
+    def of_column(self) -> bool:
+        """Whether it reads or writes one column of a row."""
+        return self.takes == "row" and "column" in self.reads + self.writes
+
+
+_BY_ZERO = ("division by zero", "overflow")
+_OVERFLOW = ("overflow",)
+_MISSING, _EXISTS, _NULL = ("missing {table}",), ("exists {table}",), ("null {name}",)
+_THERE, _COLUMN, _RECORD = ("presence",), ("column",), ("presence", "column")
+
+OPERATIONS: dict[str, Operation] = {
+    # Values, and what the event gives. const, item: bound where they are used.
+    "const": Operation("nothing", shared=True),
+    "item": Operation("nothing"),
+    "field": Operation("field", aborts=_NULL, declared=True, shared=True, cheap=True, reads=("event",)),
+    "list": Operation("list", aborts=_NULL, declared=True, shared=True, reads=("event",)),
+    "len": Operation("{0}_n", cheap=True),
+    "convert": Operation("convert", aborts=_OVERFLOW, fits=("float",), cheap=True),
+    "call": Operation("call", aborts=_OVERFLOW, declared=True),
+    "udf": Operation("udf", aborts=("udf {name} failed",)),
+    # Comparison.
+    "eq": Operation("comparison", "==", cheap=True),
+    "ne": Operation("comparison", "!=", cheap=True),
+    "lt": Operation("comparison", "<", orders=True, cheap=True),
+    "le": Operation("comparison", "<=", orders=True, cheap=True),
+    "gt": Operation("comparison", ">", orders=True, cheap=True),
+    "ge": Operation("comparison", ">=", orders=True, cheap=True),
+    # Arithmetic.
+    "add": Operation("operator", "+", aborts=_OVERFLOW, fits=("float",), cheap=True),
+    "sub": Operation("operator", "-", aborts=_OVERFLOW, fits=("float",), cheap=True),
+    "mul": Operation("operator", "*", aborts=_OVERFLOW, fits=("float",), cheap=True),
+    "div": Operation("division", "/", aborts=_BY_ZERO, fits=("float",)),
+    "floordiv": Operation("division", "//", aborts=_BY_ZERO, fits=("float",)),
+    "mod": Operation("division", "%", aborts=_BY_ZERO, fits=("float",)),
+    "neg": Operation("unary", aborts=_OVERFLOW, fits=("float", "decimal"), cheap=True),
+    "abs": Operation("unary", aborts=_OVERFLOW, fits=("float", "decimal"), cheap=True),
+    # Logic.
+    "not": Operation("not {0}", shared=True, cheap=True),
+    "and": Operation("{0} and {1}", shared=True, cheap=True),
+    "or": Operation("{0} or {1}", shared=True, cheap=True),
+    "select": Operation("{1} if {0} else {2}", cheap=True),
+    # Records. find: row or none; locate: row or abort; ensure: insert the defaults where there is none; self: the row
+    # that a check looks at.
+    "self": Operation("self"),
+    "find": Operation("record", shared=True, takes="key", reads=_THERE, access="look"),
+    "locate": Operation("record", aborts=_MISSING, shared=True, takes="key", reads=_THERE, access="look"),
+    "ensure": Operation("record", retries=True, shared=True, pure=False, takes="key", reads=_THERE, writes=_RECORD),
+    "insert": Operation(
+        "record", aborts=_EXISTS, pure=False, takes="key", reads=_THERE, writes=_RECORD, access="insert"
+    ),
+    "delete": Operation(
+        "record", aborts=_MISSING, pure=False, takes="key", reads=_THERE, writes=_THERE, access="delete"
+    ),
+    "present": Operation("{0} >= 0", cheap=True, takes="row", reads=_THERE),
+    "read": Operation("record", takes="row", reads=_COLUMN, access="read"),
+    "read_or": Operation("record", takes="row", reads=_RECORD, access="read"),
+    "write": Operation("record", pure=False, takes="row", writes=_COLUMN, access="write"),
+    # Control.
+    "abort": Operation("abort", aborts=("{name}",), pure=False),
+    "return": Operation("return", pure=False),
+    "each": Operation("loop", pure=False, loop=True),
+    "range": Operation("loop", pure=False, loop=True),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,41 +143,40 @@ class Op:
     line: int = 0
     table: str = ""
     name: str = ""  # a column, a field, a reason, a function
-    const: Any = None  # const: the value; item: which list; range: the step; insert: how many arguments are the key
+    # const: the value; field, list: whether it may be null; call: whether it may overflow; item: which list; range: the
+    # step; insert: how many of its arguments are the key
+    const: Any = None
     body: tuple[Op, ...] = ()  # loops
     carries: tuple[Carry, ...] = ()  # loops
     until: int | None = None  # loops: a bool of the body that ends it after this turn
     undo: bool = True  # writes: something later may still abort
 
     @property
-    def is_loop(self) -> bool:
-        return self.code in ("each", "range")
+    def known(self) -> Operation:
+        return OPERATIONS[self.code]
 
     @property
-    def is_effect(self) -> bool:
-        return self.code in ("write", "insert", "delete", "ensure", "give", "abort", "each", "range")
+    def is_loop(self) -> bool:
+        return self.known.loop
 
     @property
     def may_abort(self) -> bool:
-        match self.code:
-            case "field" | "list":
-                return bool(self.const)  # const: the field may be null
-            # ensure never aborts a transaction for good, but where its table is full the transaction is undone,
-            # the table grows, and the transaction runs again.
-            case "locate" | "insert" | "ensure" | "delete" | "abort" | "udf" | "div" | "floordiv" | "mod":
-                return True
-            case "add" | "sub" | "mul":
-                assert self.type is not None
-                return self.type.kind != "float"
-            case "neg" | "abs":
-                assert self.type is not None
-                return self.type.kind == "int"
-            case "convert":
-                assert self.type is not None
-                return self.type.kind == "decimal"
-            case "each" | "range":
-                return any(op.may_abort for op in self.body)
-        return False
+        if self.known.loop:
+            return any(op.may_abort for op in self.body)
+        return self.known.retries or bool(self._aborts())
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What itself, not what it holds, may abort the transaction with."""
+        return tuple(text.format(table=self.table, name=self.name) for text in self._aborts())
+
+    def _aborts(self) -> tuple[str, ...]:
+        known = self.known
+        if known.declared and not self.const:
+            return ()
+        if self.type is not None and self.type.kind in known.fits:
+            return tuple(text for text in known.aborts if text != "overflow")
+        return known.aborts
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ class Lowering:
             case ast.For():
                 loops.lower(self, node)
             case ast.Return():
-                self.give(node)
+                self.returned(node)
                 self.leave("return")
             case ast.Break():
                 self.leave("break")
@@ -255,11 +255,11 @@ class Lowering:
 
     # -- leaving ----------------------------------------------------------------------------
 
-    def give(self, node: ast.Return) -> None:
+    def returned(self, node: ast.Return) -> None:
         value = node.value
         if self.table is not None:
             holds = self.const(False, BOOL) if value is None else expressions.condition(self, value)
-            self.emit("give", (holds.id,), name="holds", node=node)
+            self.emit("return", (holds.id,), name="holds", node=node)
             return
         if value is None or (isinstance(value, ast.Constant) and value.value is None):
             return
@@ -280,7 +280,7 @@ class Lowering:
             fields.append((key.value, expressions.value(self, one)))
         for name, given in dict(fields).items():
             self.returns.setdefault(name, []).append((given.type, node.lineno))
-            self.emit("give", (given.id,), name=name, node=node)
+            self.emit("return", (given.id,), name=name, node=node)
 
     def leave(self, kind: str) -> None:
         if self.exits is not None:

@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING
 
 from penstock.declare.types import BOOL, FLOAT, INT, INT_MIN, MAX_DIGITS, TIMEDELTA, Type
 from penstock.plan import times
+from penstock.plan.ir import OPERATIONS
 from penstock.plan.values import Val, decimal_type, fits, unscaled
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
 
-OPERATORS: dict[type[ast.operator], tuple[str, str]] = {
-    ast.Add: ("add", "+"),
-    ast.Sub: ("sub", "-"),
-    ast.Mult: ("mul", "*"),
-    ast.Div: ("div", "/"),
-    ast.FloorDiv: ("floordiv", "//"),
-    ast.Mod: ("mod", "%"),
+OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
 }
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "eq",
@@ -40,7 +41,8 @@ QUOTIENT_SCALE = 6
 def arithmetic(lo: Lowering, op: ast.operator, a: Val, b: Val, node: ast.AST) -> Val:
     if type(op) not in OPERATORS:
         lo.body.refuse(node, f"operator '{type(op).__name__}' cannot be compiled; use + - * / // %")
-    code, sign = OPERATORS[type(op)]
+    code = OPERATORS[type(op)]
+    sign = OPERATIONS[code].sign
     if (a.type in times.TIMES and b.type in times.TIMES) or TIMEDELTA in (a.type, b.type):
         return times.arithmetic(lo, code, sign, a, b, node)
     for one in (a, b):
@@ -130,7 +132,7 @@ def compare(lo: Lowering, op: ast.cmpop, a: Val, b: Val, node: ast.AST) -> Val:
         lo.body.refuse(node, "a decimal and a float do not compare; write the constant as Decimal")
     if len(kinds) > 1 and not kinds <= {"int", "float"} and not kinds <= {"int", "decimal"}:
         lo.body.refuse(node, f"{a.type} and {b.type} do not compare")
-    if not a.type.traits.ordered and code not in ("eq", "ne"):
+    if not a.type.traits.ordered and OPERATIONS[code].orders:
         lo.body.refuse(node, f"{a.type}s have no order; use == or !=")
     a, b = _aligned(lo, a, b), _aligned(lo, b, a)
     return lo.value(code, BOOL, a, b, node=node)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from penstock.declare.types import Type
-from penstock.plan.ir import COMPARE, Block, Op, Plan, walk
+from penstock.plan.ir import Block, Op, Plan, walk
 
 
 def _each_block(plan: Plan, rewrite: Callable[[Block], Block]) -> Plan:
@@ -40,7 +40,7 @@ def _settle(block: Block, fields: dict[str, Type]) -> Block:
     def convert(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         out: list[Op] = []
         for op in ops:
-            wanted = fields.get(op.name) if op.code == "give" else None
+            wanted = fields.get(op.name) if op.code == "return" else None
             if wanted is not None and types[op.args[0]] != wanted:
                 made = Op(next(numbers), "convert", op.args, wanted, op.guard, op.line)
                 out.append(made)
@@ -92,16 +92,10 @@ class _Sharing:
         return replace(op, args=tuple(new.get(a, a) for a in op.args), guard=guard)
 
     def fact(self, op: Op) -> tuple[object, ...] | None:
-        match op.code:
-            case "const":
-                return ("const", op.type, repr(op.const))
-            case "field" | "list":
-                return (op.code, op.name)
-            case "and" | "or" | "not":
-                return (op.code, op.args)
-            case "find" | "locate" | "ensure":
-                return ("there" if op.code != "find" else "find", op.table, op.args)
-        return None
+        if not op.known.shared:
+            return None
+        there = op.known.takes == "key" and op.may_abort
+        return ("there" if there else op.code, op.table, op.name, op.args, op.type, repr(op.const))
 
     def look(self, fact: tuple[object, ...], op: Op) -> int | None:
         for one in (fact, ("there", *fact[1:])) if op.code == "find" else (fact,):
@@ -128,22 +122,20 @@ class _Sharing:
         return False
 
     def learn(self, op: Op, fact: tuple[object, ...] | None) -> None:
-        if op.code in ("ensure", "insert", "delete"):
-            self.forget(op.table, deleted=op.code == "delete")
-        if op.code == "insert":
-            # Later lookups of this key find this row. The number of key columns is what the lookups take.
-            fact = None
+        self.forget(op)
         if fact is not None:
             self.known[fact] = (op.id, op.guard)
 
-    def forget(self, table: str, *, deleted: bool) -> None:
-        stale = {"find", "there"} if deleted else {"find"}
-        self.known = {f: v for f, v in self.known.items() if not (f[0] in stale and f[1] == table)}
+    def forget(self, op: Op) -> None:
+        """What an operation may have changed is not known any more."""
+        if "presence" not in op.known.writes:
+            return
+        stale = {"find", "there"} if op.code == "delete" else {"find"}
+        self.known = {f: v for f, v in self.known.items() if not (f[0] in stale and f[1] == op.table)}
 
     def loop(self, op: Op) -> Op:
         for inner in walk(op.body):
-            if inner.code in ("ensure", "insert", "delete"):
-                self.forget(inner.table, deleted=inner.code == "delete")
+            self.forget(inner)
         outside = dict(self.known)
         carries = [replace(c, init=self.renamed.get(c.init, c.init)) for c in op.carries]
         # Inside the body guards start afresh, so only what holds for the loop itself carries in.
@@ -161,19 +153,17 @@ class _Sharing:
 
 # -- loosen -------------------------------------------------------------------------------------
 
-_CHEAP = (*COMPARE, "add", "sub", "mul", "neg", "abs", "not", "and", "or", "select", "present", "len", "field")
-
 
 def loosen(plan: Plan) -> Plan:
     def rewrite(ops: tuple[Op, ...], types: dict[int, Type | None]) -> tuple[Op, ...]:
         out = []
         for op in ops:
             types[op.id] = op.type
-            cheap = op.code in _CHEAP and not op.may_abort
+            cheap = op.known.cheap and not op.may_abort
             # Comparing strings walks their bytes by number; a number that was never made is no string.
-            if cheap and op.code in COMPARE and any((t := types.get(a)) and t.kind == "str" for a in op.args):
+            if cheap and op.known.compares and any((t := types.get(a)) and t.kind == "str" for a in op.args):
                 cheap = False
-            if cheap or (op.code == "convert" and not op.may_abort):
+            if cheap:
                 op = replace(op, guard=None)
             out.append(replace(op, body=rewrite(op.body, types)) if op.body else op)
         return tuple(out)
@@ -192,7 +182,7 @@ def _keep(ops: tuple[Op, ...], used: set[int]) -> tuple[Op, ...]:
     """What is kept of these, if what follows uses those. From the last: who uses a value comes behind it."""
     out = []
     for op in reversed(ops):
-        if not (op.is_effect or op.may_abort or op.id in used):
+        if op.known.pure and not op.may_abort and op.id not in used:
             continue
         used.update(op.args)
         used.update(x for x in (op.guard, op.until) if x is not None)
@@ -215,14 +205,14 @@ def undo(plan: Plan) -> Plan:
             if op.is_loop:
                 # A turn may be followed by another, so anything in the body comes after all of it.
                 op = replace(op, body=rewrite(op.body, later or op.may_abort))
-            elif op.code in ("write", "insert", "ensure", "delete"):
+            elif op.known.writes:
                 op = replace(op, undo=later)
             later = later or op.may_abort
             out.append(op)
         return tuple(reversed(out))
 
     def one(block: Block) -> Block:
-        written = {op.table for op in block.walk() if op.code in ("write", "insert", "ensure")}
+        written = {op.table for op in block.walk() if "column" in op.known.writes}
         return replace(block, ops=rewrite(block.ops, bool(written & checked)))
 
     return replace(plan, transactions=tuple(replace(t, block=one(t.block)) for t in plan.transactions))

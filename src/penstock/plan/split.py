@@ -63,9 +63,9 @@ class _Homes:
         for op in self.ops:
             if op.id in sites:
                 self._settle(op, sites[op.id])
-            elif op.code in ("read", "read_or", "write", "present"):
+            elif op.known.takes == "row":
                 self._settle(op, self.home[op.args[0]])
-            elif op.code == "give":
+            elif op.code == "return":
                 gives.setdefault(op.name, []).append(op)
             else:
                 homes = [self.home[a] for a in _used(op) if a in self.home]
@@ -151,7 +151,7 @@ def _used(op: Op) -> list[int]:
 
 
 def _aborts(op: Op) -> bool:
-    return op.may_abort and op.code != "ensure"  # on versions there is always room
+    return op.may_abort and not op.known.retries  # on versions there is always room
 
 
 def _merged(count: int, needs: set[tuple[int, int]]) -> list[int]:

@@ -7,8 +7,6 @@ from decimal import Decimal
 
 from penstock.plan.ir import Block, Op
 
-_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
-
 
 class Texts:
     def __init__(self, block: Block) -> None:
@@ -32,11 +30,11 @@ class Texts:
             case "item":
                 loop = self.items[value]
                 return f"e.{self.ops[loop.args[op.const]].name}[*]" if loop.code == "each" else "range[*]"
-            case "read" | "read_or":
+            case _ if "column" in op.known.reads:
                 row = self.ops[op.args[0]]
                 return f"{op.table}[{self.join(row.args)}].{op.name}" if row.code != "self" else f"self.{op.name}"
-            case code if code in _SIGNS:
-                return f"({self.of(op.args[0])} {_SIGNS[code]} {self.of(op.args[1])})"
+            case _ if op.known.sign and not op.known.compares:
+                return f"({self.of(op.args[0])} {op.known.sign} {self.of(op.args[1])})"
         return f"%{value}"
 
 

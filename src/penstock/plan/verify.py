@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.declare.types import BOOL, Type
-from penstock.plan.ir import CODES, ROW, Block, Op, Plan
+from penstock.plan.ir import OPERATIONS, ROW, Block, Op, Plan
 
 
 def verify(plan: Plan, after: str) -> None:
@@ -18,7 +18,7 @@ def _block(plan: Plan, block: Block, after: str) -> None:
 def _ops(plan: Plan, ops: tuple[Op, ...], scope: dict[int, Type], where: str) -> None:
     for op in ops:
         at = f"{where}: %{op.id} {op.code} (line {op.line})"
-        assert op.code in CODES, f"{at}: no such operation"
+        assert op.code in OPERATIONS, f"{at}: no such operation"
         assert op.id not in scope, f"{at}: defined twice"
         for arg in op.args:
             assert arg in scope, f"{at}: uses %{arg}, which is not defined here"
@@ -33,7 +33,7 @@ def _ops(plan: Plan, ops: tuple[Op, ...], scope: dict[int, Type], where: str) ->
 
 def _record_op(plan: Plan, op: Op, scope: dict[int, Type], at: str) -> None:
     table = plan.table(op.table)
-    if op.code in ("read", "read_or", "write"):
+    if op.known.of_column:
         assert scope[op.args[0]] == ROW, f"{at}: its first argument is not a row"
         assert table.column(op.name) is not None, f"{at}: no column '{op.name}'"
     elif op.code == "insert":

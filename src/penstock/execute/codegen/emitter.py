@@ -8,7 +8,7 @@ user's own passes it on.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -93,7 +93,7 @@ class Emitter:
         # Checks of records written in a loop need the list of those records; straight-line code knows them, but
         # where there is much of it, one check for all that was written is less than one for each write.
         self.logs_touched = any(
-            inner.code in ("write", "insert", "ensure") and self.plan.checks_of(inner.table)
+            "column" in inner.known.writes and self.plan.checks_of(inner.table)
             for op in block.ops
             for inner in (walk((op,)) if self.cutter.cutting else walk(op.body))
         )
@@ -162,40 +162,43 @@ class Emitter:
             out.line(f"{self.val(carry.id)} = {source.zero(carry.type)}")
 
     def op(self, out: Source, op: Op) -> None:
-        v = self.val(op.id)
-        match op.code:
-            case "self":
-                out.line(f"{self.row(op.id)} = {self.self_row}")
-            case "field":
-                if op.const:
-                    self.null_test(out, op)
-                out.line(f"{v} = e{self.event}_{op.name}[j]")
-            case "list":
-                self.null_test(out, op)
-                at = f"at{self.event}_{op.name}"
-                out.line(f"{v}_at = np.int64({at}[j])")
-                out.line(f"{v}_n = np.int64({at}[j + ONE]) - {v}_at")
-            case "len":
-                out.line(f"{v} = {self.val(op.args[0])}_n")
-            case "item":
-                pass  # bound by its loop
-            case "each" | "range":
-                self.loop(out, op)
-            case "abort":
-                out.line(f"c = {self.reason(op.name)}")
-                out.line("break")
-            case "give":
-                self.give(out, op)
-            case "udf":
-                args = ", ".join(self.val(a) for a in op.args)
-                out.line(f"{v}_ok, {v} = udf_{op.name}({args})")
-                self.abort(out, f"not {v}_ok", f"udf {op.name} failed")
-            case "find" | "locate" | "ensure" | "insert" | "delete" | "write" if self.cutter.long:
-                self.call(out, op)
-            case "find" | "locate" | "ensure" | "insert" | "delete" | "read" | "read_or" | "write" | "present":
-                self.store.record_op(self, out, op)
-            case _:
-                scalars.emit(self, out, op)
+        emit = op.known.emit
+        if "{" in emit:
+            out.line(f"{self.val(op.id)} = {emit.format(*(self.val(a) for a in op.args))}")
+        else:
+            EMIT[emit](self, out, op)
+
+    def nothing(self, out: Source, op: Op) -> None:
+        """A constant stands where it is used; an item is bound by its loop."""
+
+    def own_row(self, out: Source, op: Op) -> None:
+        out.line(f"{self.row(op.id)} = {self.self_row}")
+
+    def field(self, out: Source, op: Op) -> None:
+        if op.const:
+            self.null_test(out, op)
+        out.line(f"{self.val(op.id)} = e{self.event}_{op.name}[j]")
+
+    def list_field(self, out: Source, op: Op) -> None:
+        self.null_test(out, op)
+        v, at = self.val(op.id), f"at{self.event}_{op.name}"
+        out.line(f"{v}_at = np.int64({at}[j])")
+        out.line(f"{v}_n = np.int64({at}[j + ONE]) - {v}_at")
+
+    def stop(self, out: Source, op: Op) -> None:
+        out.line(f"c = {self.reason(op.name)}")
+        out.line("break")
+
+    def udf(self, out: Source, op: Op) -> None:
+        v, args = self.val(op.id), ", ".join(self.val(a) for a in op.args)
+        out.line(f"{v}_ok, {v} = udf_{op.name}({args})")
+        self.abort(out, f"not {v}_ok", f"udf {op.name} failed")
+
+    def record(self, out: Source, op: Op) -> None:
+        if self.cutter.long and (op.known.takes == "key" or op.known.writes):
+            self.call(out, op)
+        else:
+            self.store.record_op(self, out, op)
 
     def call(self, out: Source, op: Op) -> None:
         """An operation on a record as a call: in a long kernel many do the same to a table or a column."""
@@ -213,7 +216,7 @@ class Emitter:
         name = f"ok{self.event}_{op.name}"
         self.abort(out, f"any_{name} and not {name}[j]", f"null {op.name}")
 
-    def give(self, out: Source, op: Op) -> None:
+    def returned(self, out: Source, op: Op) -> None:
         if op.name in self.fields and self.cutter.long:
             out.line(f"o{self.fields[op.name]}[i] = {self.val(op.args[0])}")
             out.line(f"h{self.fields[op.name]}[i] = True")
@@ -284,7 +287,22 @@ class Emitter:
                 out.line("break")
 
     def pushes(self, op: Op) -> bool:
-        return any(inner.code in ("write", "insert", "ensure", "delete") for inner in walk(op.body))
+        return any(inner.known.writes for inner in walk(op.body))
+
+
+# What writes an operation, by the name that plan/ir.py has for it.
+EMIT: dict[str, Callable[[Emitter, Source, Op], None]] = {
+    "nothing": Emitter.nothing,
+    "self": Emitter.own_row,
+    "field": Emitter.field,
+    "list": Emitter.list_field,
+    "abort": Emitter.stop,
+    "return": Emitter.returned,
+    "udf": Emitter.udf,
+    "record": Emitter.record,
+    "loop": Emitter.loop,
+    **scalars.EMIT,
+}
 
 
 def _kind(op: Op) -> tuple[object, ...]:

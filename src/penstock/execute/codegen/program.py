@@ -76,7 +76,7 @@ def used_fields(plan: Plan) -> dict[str, set[str]]:
     """Event -> the fields that its transaction looks at."""
     used: dict[str, set[str]] = {e.name: set() for e in plan.program.events}
     for transaction in plan.transactions:
-        used[transaction.event] |= {op.name for op in transaction.block.walk() if op.code in ("field", "list")}
+        used[transaction.event] |= {op.name for op in transaction.block.walk() if "event" in op.known.reads}
     return used
 
 
@@ -90,7 +90,7 @@ def one_turn(
     """
     returns = [name for name, _ in plan.program.returns]
     types = dict(plan.program.returns)
-    given = [(n, returns.index(n)) for n in sorted({op.name for op in ops if op.code == "give"}, key=returns.index)]
+    given = [(n, returns.index(n)) for n in sorted({op.name for op in ops if op.code == "return"}, key=returns.index)]
 
     def nothing(out: Source, several: Sequence[tuple[str, int]]) -> None:
         for _, k in several:

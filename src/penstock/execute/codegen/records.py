@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 
 def record_op(em: Emitter, out: Source, op: Op) -> None:
     v = em.val(op.id)
-    if op.code == "present":
-        out.line(f"{v} = {em.val(op.args[0])} >= 0")
-        return
     table = em.plan.table(op.table)
     t = f"t{em.numbers[op.table]}"
-    if op.code in ("read", "read_or", "write"):
+    if op.known.of_column:
         column_op(em, out, op, table, t)
         return
     keys = [em.val(a) for a in op.args[: len(table.keys)]]

@@ -1,4 +1,4 @@
-"""The source of scalar operations: arithmetic, comparison, conversion, logic."""
+"""The source of scalar operations that are more than a template: arithmetic, comparison, conversion."""
 
 from __future__ import annotations
 
@@ -7,104 +7,125 @@ from typing import TYPE_CHECKING
 from penstock.declare.types import Type
 from penstock.execute.codegen import times
 from penstock.execute.codegen.source import Source, unfolded
-from penstock.plan.ir import COMPARE, Op
+from penstock.plan.ir import Op
 from penstock.plan.times import TIMES
 
 if TYPE_CHECKING:
     from penstock.execute.codegen.emitter import Emitter
 
-SYMBOLS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "add": "+", "sub": "-", "mul": "*"}
 FLIPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+# What divides, by opcode.
+_WHOLE = {"floordiv": "floor_div", "mod": "floor_mod"}
+_FLOAT = {"div": "float_div", "floordiv": "float_floor_div", "mod": "float_mod"}
 
 
-def emit(em: Emitter, out: Source, op: Op) -> None:
-    v = em.val(op.id)
-    args = [em.val(a) for a in op.args]
-    match op.code:
-        case "not":
-            out.line(f"{v} = not {args[0]}")
-        case "and" | "or":
-            out.line(f"{v} = {args[0]} {op.code} {args[1]}")
-        case "select":
-            out.line(f"{v} = {args[1]} if {args[0]} else {args[2]}")
-        case "convert":
-            convert(em, out, op, v, args[0], em.types[op.args[0]])
-        case code if code in COMPARE:
-            out.line(f"{v} = {comparison(op.code, args, [em.types[a] for a in op.args])}")
-        case "neg" | "abs":
-            unary(em, out, op, v, args[0])
-        case _:
-            arithmetic(em, out, op, v, args, [em.types[a] for a in op.args])
-
-
-def arithmetic(em: Emitter, out: Source, op: Op, v: str, args: list[str], types: list[Type]) -> None:
-    assert op.type is not None
+def operator(em: Emitter, out: Source, op: Op) -> None:
+    """+, - and *."""
+    v, args, types = _operands(em, op)
     if any(t in TIMES for t in types):
         times.arithmetic(em, out, op, v, args, types)
-    elif op.type.kind == "decimal":
-        decimal(em, out, op, v, args, types)
-    elif op.type.kind == "float":
-        floating(em, out, op, v, args, types)
-    elif op.code in ("add", "sub", "mul"):
-        em.abort(out, f"k_.{op.code}_lost({args[0]}, {args[1]})", "overflow")
-        out.line(f"{v} = {unfolded(args[0])} {SYMBOLS[op.code]} {args[1]}")
-    else:
-        em.abort(out, f"{args[1]} == 0", "division by zero")
-        if op.code == "floordiv":
-            em.abort(out, f"{args[1]} == -1 and {args[0]} == -9223372036854775808", "overflow")
-        out.line(f"{v} = k_.{'floor_div' if op.code == 'floordiv' else 'floor_mod'}({args[0]}, {args[1]})")
-
-
-def floating(em: Emitter, out: Source, op: Op, v: str, args: list[str], types: list[Type]) -> None:
-    if op.code == "div" and all(t.kind == "int" for t in types):
-        em.abort(out, f"{args[1]} == 0", "division by zero")
-        out.line(f"{v} = k_.true_div({args[0]}, {args[1]})")
         return
-    a, b = (x if t.kind == "float" else f"float({x})" for x, t in zip(args, types, strict=True))
-    if op.code in ("add", "sub", "mul"):
-        out.line(f"{v} = {a} {SYMBOLS[op.code]} {b}")
+    match _kind(op):
+        case "decimal":
+            _decimal_operator(em, out, op, v, args, types)
+        case "float":
+            a, b = _floats(args, types)
+            out.line(f"{v} = {a} {op.known.sign} {b}")
+        case _:
+            _checked(em, out, op, v, *args)
+
+
+def division(em: Emitter, out: Source, op: Op) -> None:
+    """/, // and %."""
+    v, args, types = _operands(em, op)
+    if any(t in TIMES for t in types):
+        times.arithmetic(em, out, op, v, args, types)
         return
-    em.abort(out, f"{b} == 0.0", "division by zero")
-    function = {"div": "float_div", "floordiv": "float_floor_div", "mod": "float_mod"}[op.code]
-    out.line(f"{v} = k_.{function}({a}, {b})")
+    match _kind(op):
+        case "decimal":
+            _decimal_division(em, out, op, v, args, types)
+        case "float" if all(t.kind == "int" for t in types):
+            em.abort(out, f"{args[1]} == 0", "division by zero")
+            out.line(f"{v} = k_.true_div({args[0]}, {args[1]})")
+        case "float":
+            a, b = _floats(args, types)
+            em.abort(out, f"{b} == 0.0", "division by zero")
+            out.line(f"{v} = k_.{_FLOAT[op.code]}({a}, {b})")
+        case _:
+            em.abort(out, f"{args[1]} == 0", "division by zero")
+            if op.code == "floordiv":
+                em.abort(out, f"{args[1]} == -1 and {args[0]} == -9223372036854775808", "overflow")
+            out.line(f"{v} = k_.{_WHOLE[op.code]}({args[0]}, {args[1]})")
 
 
-def unary(em: Emitter, out: Source, op: Op, v: str, a: str) -> None:
-    assert op.type is not None
-    if op.type.kind == "int":
+def unary(em: Emitter, out: Source, op: Op) -> None:
+    """- and abs."""
+    v, (a,), _ = _operands(em, op)
+    if _kind(op) == "int":
         em.abort(out, f"{a} == -9223372036854775808", "overflow")
-    out.line(f"{v} = {'-' if op.code == 'neg' else 'abs'}({unfolded(a) if op.type.kind == 'int' else a})")
+    out.line(f"{v} = {'-' if op.code == 'neg' else 'abs'}({unfolded(a) if _kind(op) == 'int' else a})")
+
+
+def call(em: Emitter, out: Source, op: Op) -> None:
+    """A built-in function: a kernel of its own."""
+    v, args, _ = _operands(em, op)
+    if op.may_abort:
+        out.line(f"{v}, {v}_lost = k_.{op.name}({', '.join(args)})")
+        em.abort(out, f"{v}_lost", "overflow")
+    else:
+        out.line(f"{v} = k_.{op.name}({', '.join(args)})")
+
+
+def _operands(em: Emitter, op: Op) -> tuple[str, list[str], list[Type]]:
+    """The names of what an operation makes and takes, and the types of what it takes."""
+    return em.val(op.id), [em.val(a) for a in op.args], [em.types[a] for a in op.args]
+
+
+def _kind(op: Op) -> str:
+    assert op.type is not None
+    return op.type.kind
+
+
+def _floats(args: list[str], types: list[Type]) -> list[str]:
+    return [x if t.kind == "float" else f"float({x})" for x, t in zip(args, types, strict=True)]
+
+
+def _checked(em: Emitter, out: Source, op: Op, v: str, a: str, b: str) -> None:
+    """a operator b, within int64."""
+    em.abort(out, f"k_.{op.code}_lost({a}, {b})", "overflow")
+    out.line(f"{v} = {unfolded(a)} {op.known.sign} {b}")
 
 
 # -- decimals -----------------------------------------------------------------------------------
 
 
-def decimal(em: Emitter, out: Source, op: Op, v: str, args: list[str], types: list[Type]) -> None:
+def _decimal_operator(em: Emitter, out: Source, op: Op, v: str, args: list[str], types: list[Type]) -> None:
+    a, b = args if op.code == "mul" else _aligned(em, out, v, args, types)
+    if op.code != "mul" and all(t.kind == "decimal" and t.scale == types[0].scale for t in types):
+        # Two numbers below 10^18 cannot leave int64.
+        out.line(f"{v} = {unfolded(a)} {op.known.sign} {b}")
+    else:
+        _checked(em, out, op, v, a, b)
+    em.abort(out, f"k_.wide({v})", "overflow")
+
+
+def _decimal_division(em: Emitter, out: Source, op: Op, v: str, args: list[str], types: list[Type]) -> None:
     assert op.type is not None
-    if op.code in ("div", "floordiv", "mod"):
-        em.abort(out, f"{args[1]} == 0", "division by zero")
-    if op.code == "mul":
-        em.abort(out, f"k_.mul_lost({args[0]}, {args[1]})", "overflow")
-        out.line(f"{v} = {unfolded(args[0])} * {args[1]}")
-        em.abort(out, f"k_.wide({v})", "overflow")
-    elif op.code == "div":
+    em.abort(out, f"{args[1]} == 0", "division by zero")
+    if op.code == "div":
         unit = 10 ** (op.type.scale - types[0].scale + types[1].scale)
         out.line(f"{v}, {v}_lost = k_.quotient({args[0]}, {args[1]}, {unit})")
         em.abort(out, f"{v}_lost", "overflow")
     else:
-        scale = max(t.scale for t in types)
-        a, b = (aligned(em, out, f"{v}_{n}", x, t, scale) for n, x, t in zip("ab", args, types, strict=True))
-        if op.code in ("add", "sub") and all(t.kind == "decimal" and t.scale == scale for t in types):
-            # Two numbers below 10^18 cannot leave int64.
-            out.line(f"{v} = {unfolded(a)} {SYMBOLS[op.code]} {b}")
-            em.abort(out, f"k_.wide({v})", "overflow")
-        elif op.code in ("add", "sub"):
-            em.abort(out, f"k_.{op.code}_lost({a}, {b})", "overflow")
-            out.line(f"{v} = {unfolded(a)} {SYMBOLS[op.code]} {b}")
-            em.abort(out, f"k_.wide({v})", "overflow")
-        else:
-            out.line(f"{v} = k_.{'floor_div' if op.code == 'floordiv' else 'floor_mod'}({a}, {b})")
-            em.abort(out, f"k_.wide({v})", "overflow")
+        a, b = _aligned(em, out, v, args, types)
+        out.line(f"{v} = k_.{_WHOLE[op.code]}({a}, {b})")
+        em.abort(out, f"k_.wide({v})", "overflow")
+
+
+def _aligned(em: Emitter, out: Source, v: str, args: list[str], types: list[Type]) -> list[str]:
+    """Both at the larger scale."""
+    scale = max(t.scale for t in types)
+    return [aligned(em, out, f"{v}_{n}", x, t, scale) for n, x, t in zip("ab", args, types, strict=True)]
 
 
 def aligned(em: Emitter, out: Source, name: str, value: str, type_: Type, scale: int) -> str:
@@ -116,7 +137,8 @@ def aligned(em: Emitter, out: Source, name: str, value: str, type_: Type, scale:
     return name
 
 
-def convert(em: Emitter, out: Source, op: Op, v: str, a: str, source: Type) -> None:
+def convert(em: Emitter, out: Source, op: Op) -> None:
+    v, (a,), (source,) = _operands(em, op)
     target = op.type
     assert target is not None
     if target.kind == "float":
@@ -137,20 +159,24 @@ def convert(em: Emitter, out: Source, op: Op, v: str, a: str, source: Type) -> N
 # -- comparison ---------------------------------------------------------------------------------
 
 
-def comparison(code: str, args: list[str], types: list[Type]) -> str:
+def comparison(em: Emitter, out: Source, op: Op) -> None:
+    v, args, types = _operands(em, op)
+    out.line(f"{v} = {_compared(op, args, *types)}")
+
+
+def _compared(op: Op, args: list[str], left: Type, right: Type) -> str:
     a, b = args
-    kinds = [t.kind for t in types]
+    kinds, sign = [left.kind, right.kind], op.known.sign
     if kinds == ["int", "float"]:
-        return _against_float(code, a, b)
+        return _against_float(op.code, a, b)
     if kinds == ["float", "int"]:
-        return _against_float(FLIPPED[code], b, a)
-    if kinds[0] == "str" and code not in ("eq", "ne"):
-        return f"compare_text(text_at, text, {a}, {b}) {SYMBOLS[code]} 0"
-    if types[0].scale != types[1].scale:
-        scale = max(t.scale for t in types)
-        up = [10 ** (scale - t.scale) for t in types]
-        return f"k_.compare_scaled({a}, {b}, {up[0]}, {up[1]}) {SYMBOLS[code]} 0"
-    return f"{a} {SYMBOLS[code]} {b}"
+        return _against_float(FLIPPED[op.code], b, a)
+    if left.kind == "str" and op.known.orders:
+        return f"compare_text(text_at, text, {a}, {b}) {sign} 0"
+    if left.scale != right.scale:
+        up = [10 ** (max(left.scale, right.scale) - t.scale) for t in (left, right)]
+        return f"k_.compare_scaled({a}, {b}, {up[0]}, {up[1]}) {sign} 0"
+    return f"{a} {sign} {b}"
 
 
 def _against_float(code: str, a: str, b: str) -> str:
@@ -158,6 +184,16 @@ def _against_float(code: str, a: str, b: str) -> str:
     k = f"k_.compare_int_float({a}, {b})"
     tests = {"eq": f"{k} == 0", "ne": f"{k} != 0", "lt": f"{k} == -1", "le": f"{k} <= 0", "gt": f"{k} == 1"}
     return tests.get(code, f"({k} == 0 or {k} == 1)")
+
+
+EMIT = {
+    "call": call,
+    "comparison": comparison,
+    "convert": convert,
+    "division": division,
+    "operator": operator,
+    "unary": unary,
+}
 
 
 def range_count(out: Source, count: str, start: str, stop: str, step: int) -> None:

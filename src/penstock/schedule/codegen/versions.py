@@ -24,11 +24,8 @@ ALIVE, WROTE, NOTED = 1, 2, 4
 
 def record_op(em: Emitter, out: Source, op: Op) -> None:
     v = em.val(op.id)
-    if op.code == "present":
-        out.line(f"{v} = {em.val(op.args[0])} >= 0")
-        return
     table = em.plan.table(op.table)
-    if op.code in ("read", "read_or", "write"):
+    if op.known.of_column:
         _column_op(em, out, op, table)
         return
     x = em.row(op.id)
