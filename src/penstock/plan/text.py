@@ -35,6 +35,10 @@ class Texts:
             case "read" | "read_or":
                 row = self.ops[op.args[0]]
                 return f"{op.table}[{self.join(row.args)}].{op.name}" if row.code != "self" else f"self.{op.name}"
+            case "len":
+                return f"len(e.{self.ops[op.args[0]].name})"
+            case "neg" | "abs":
+                return f"{'-' if op.code == 'neg' else 'abs'}({self.of(op.args[0])})"
             case code if code in _SIGNS:
                 return f"({self.of(op.args[0])} {_SIGNS[code]} {self.of(op.args[1])})"
         return f"%{value}"
