@@ -11,6 +11,7 @@ from penstock.check.scrub import SCRUB
 from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk
 from penstock.declare.app import Declarations, decimal, id_, order
 from penstock.declare.objects import EventType, F, Rows, Table
+from penstock.errors import InputError
 from penstock.execute.reference import Reference
 from penstock.plan.build import Lowered, LoweredCheck, agree, build, lower_check, lower_transaction
 from penstock.plan.ir import Plan
@@ -66,9 +67,16 @@ class App(Declarations):
             self._plan = build(self.program, self._lowered, self._checks)
         return self._plan
 
-    def explain(self) -> str:
-        """What every transaction reads, writes, requires and returns, as text."""
-        return self.plan.explain()
+    def explain(self, what: str = "plan") -> str:
+        """What every transaction reads, writes, requires and returns, as text; or the "source" of the kernel that runs
+        them one by one, with the lines that it was made from."""
+        if what == "plan":
+            return self.plan.explain()
+        if what == "source":
+            from penstock.execute.codegen.annotated import annotated
+
+            return annotated(self.plan)
+        raise InputError(f'explain({what!r}) of app {self.program.name!r}: give "plan" or "source"')
 
     def open(
         self,

@@ -1,16 +1,21 @@
 """What `explain` and `why` say of a transaction's keys is what its schedule does."""
 
+import importlib.util
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock as ps
 from penstock.plan.access import accesses
-from penstock.plan.foresee import foresee
+from penstock.plan.foresee import MOST_TURNS, foresee
+from penstock.plan.ir import TransactionPlan
 from penstock.schedule.policy import Policy
 from penstock.testing import check
 from penstock.workloads import WORKLOADS
 
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
 app = ps.App("foreseen")
 
 
@@ -38,6 +43,62 @@ class Followed:
 class Computed:
     ts: int = ps.order()
     src: int
+    by: int
+
+
+@app.event
+class Listed:
+    ts: int = ps.order()
+    xs: list[int]
+    ys: list[int]
+
+
+@app.event
+class Counted:
+    ts: int = ps.order()
+    n: int
+
+
+@app.event
+class Nested:
+    ts: int = ps.order()
+    xs: list[int]
+
+
+@app.event
+class Crossed:
+    ts: int = ps.order()
+    xs: list[int]
+    ys: list[int]
+
+
+@app.event
+class Carried:
+    ts: int = ps.order()
+    xs: list[int]
+
+
+@app.event
+class Foreign:
+    ts: int = ps.order()
+    src: int
+
+
+@app.event
+class Spanned:
+    ts: int = ps.order()
+    n: int
+
+
+@app.event
+class Endless:
+    ts: int = ps.order()
+    n: int
+
+
+@ps.udf
+def scatter(n):
+    return n % 3
 
 
 @app.transaction
@@ -56,10 +117,94 @@ def followed(e: Followed):
 
 @app.transaction
 def computed(e: Computed):
-    Account.get(e.src % 4).balance += 1
+    Account.get(e.src // e.by).balance += 1
+    if Account.get(abs(e.src)).balance > 11:
+        Account[max(e.src, 2) if e.by > 0 else 2 - e.src].partner += e.by
+
+
+@app.transaction
+def listed(e: Listed):
+    for x, y in zip(e.xs, e.ys):
+        Account.get(x * y).balance += 1
+        Account.get(x + len(e.ys)).balance -= y
+
+
+@app.transaction
+def counted(e: Counted):
+    for i in range(3):
+        Account.get(i).balance += 1
+        if i == e.n:
+            break
+    for i in range(9, -3, -4):
+        Account.get(i + e.n).balance += i
+
+
+@app.transaction
+def nested(e: Nested):
+    for i in range(2):
+        for x in e.xs:
+            for k in range(6, 0, -3):
+                Account.get(i * 100 + x * 10 + k).balance += 1
+                if x == k:
+                    break
+
+
+@app.transaction
+def crossed(e: Crossed):
+    for x in e.xs:
+        for y in e.ys:
+            Account.get(x + y).balance += 1
+
+
+@app.transaction
+def carried(e: Carried):
+    total = 0
+    for x in e.xs:
+        total += x
+        Account.get(total).balance += 1
+
+
+@app.transaction
+def foreign(e: Foreign):
+    Account.get(scatter(e.src)).balance += 1
+
+
+@app.transaction
+def spanned(e: Spanned):
+    for i in range(e.n):
+        Account.get(i).balance += 1
+
+
+@app.transaction
+def endless(e: Endless):
+    for i in range(LOWEST, HIGHEST):
+        Account.get(i).balance += 1
+        if i > LOWEST + e.n:
+            break
 
 
 PLAN = app.explain()
+SMALL = """
+import penstock as ps
+
+app = ps.App("small")
+
+
+@app.table
+class A:
+    id: int = ps.key()
+    n: int = 0
+
+
+@app.event
+class E:
+    ts: int = ps.order()
+    x: int
+
+
+@app.transaction
+def go(e: E):
+"""
 
 
 def said(name: str) -> str:
@@ -72,7 +217,22 @@ def said(name: str) -> str:
     [
         ("guarded", Guarded(ts=1, src=1, dst=2), ""),
         ("followed", Followed(ts=1, src=1), "from state"),
-        ("computed", Computed(ts=1, src=1), "computed from the event"),
+        ("computed", Computed(ts=1, src=1, by=2), ""),
+        ("computed", Computed(ts=1, src=1, by=0), ""),
+        ("computed", Computed(ts=1, src=-(2**63), by=-1), ""),
+        ("computed", Computed(ts=1, src=-(2**63), by=5), ""),
+        ("computed", Computed(ts=1, src=None, by=1), ""),
+        ("listed", Listed(ts=1, xs=[1, 2, 2**62], ys=[3, 3, 4, 5]), ""),
+        ("listed", Listed(ts=1, xs=[1, 2], ys=None), ""),
+        ("counted", Counted(ts=1, n=1), ""),
+        ("counted", Counted(ts=1, n=2**63 - 1), ""),
+        ("nested", Nested(ts=1, xs=[3, 4, 3]), ""),
+        ("nested", Nested(ts=1, xs=[]), ""),
+        ("crossed", Crossed(ts=1, xs=[1, 2], ys=[3]), "from two lists"),
+        ("carried", Carried(ts=1, xs=[1, 2]), "from a loop's earlier turns"),
+        ("foreign", Foreign(ts=1, src=7), "from a udf"),
+        ("spanned", Spanned(ts=1, n=3), "from a range of no constant length"),
+        ("endless", Endless(ts=1, n=3), "from a long range"),
     ],
 )
 def test_plan_batch_and_why_say_the_same(name: str, event: Any, key: str) -> None:
@@ -87,15 +247,34 @@ def test_plan_batch_and_why_say_the_same(name: str, event: Any, key: str) -> Non
         assert db.last_batch is not None
         assert ("must run alone" in db.last_batch.why) == bool(key)
         assert f"1 of 3 events have a key {key}, and must run alone" == db.last_batch.why or not key
-    for policy in (Policy(threads=2), Policy.tstream(2), Policy.locking("lal", 2)):
-        check(app, batches=[others], policy=policy)
+    for policy in (Policy(threads=2), Policy(unit="operation", threads=2), Policy.tstream(2), Policy.locking("lal", 2)):
+        check(app, batches=[others, others], policy=policy)
 
 
 def test_several_reasons_are_all_told() -> None:
     with app.open() as db:
-        db.run([Followed(ts=1, src=1), Computed(ts=2, src=1)], policy=Policy.adaptive(2))
+        db.run([Followed(ts=1, src=1), Foreign(ts=2, src=1)], policy=Policy.adaptive(2))
         assert db.last_batch is not None
-        assert db.last_batch.why.startswith("2 of 2 events have a key computed from the event or from state, and")
+        assert db.last_batch.why.startswith("2 of 2 events have a key from a udf or from state, and")
+
+
+def test_a_range_is_foreseen_as_long_as_its_turns_are_few(tmp_path: Path) -> None:
+    def body(*lines: str) -> TransactionPlan:
+        path = tmp_path / f"small_{next(numbers)}.py"
+        path.write_text(SMALL + "".join(f"    {line}\n" for line in lines))
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        plan: TransactionPlan = module.app.plan.transactions[0]
+        return plan
+
+    numbers = count()
+    assert foresee(body(f"for i in range({MOST_TURNS}):", "    A.get(i).n += 1")) is not None
+    assert foresee(body(f"for i in range({MOST_TURNS + 1}):", "    A.get(i).n += 1")) is None
+    assert foresee(body(f"for i in range({MOST_TURNS + 1}):", "    A.get(e.x).n += i")) is not None
+    both = body(f"for i in range({MOST_TURNS}):", "    for k in range(2):", "        A.get(i + k).n += 1")
+    assert foresee(both) is None
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

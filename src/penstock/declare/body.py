@@ -24,6 +24,7 @@ class Body:
     file: str
     tree: ast.FunctionDef
     function: Callable[..., Any]
+    source: str = ""  # as it was when it was declared
 
     @property
     def parameter(self) -> str:
@@ -74,4 +75,4 @@ def read(function: Callable[..., Any], label: str) -> Body:
         or arguments.defaults
     ):
         raise DeclarationError(f"{label} ({file}:{tree.lineno}): takes exactly one argument")
-    return Body(label, file, tree, function)
+    return Body(label, file, tree, function, source)

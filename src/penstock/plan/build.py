@@ -37,7 +37,7 @@ def lower_transaction(program: Program, definition: TransactionDef) -> Lowered:
     lowering = Lowering(body, event=definition.event, locals=_locals(body), tables=program.tables)
     _lower(lowering)
     ops = tuple(lowering.ops)
-    block = Block(definition.name, ops)
+    block = Block(definition.name, ops, body.source, body.function.__code__.co_firstlineno)
     writes = {op.table for op in block.walk() if op.known.writes}
     returns = tuple((name, *one) for name, several in lowering.returns.items() for one in several)
     plan = TransactionPlan(definition.name, definition.event.name, block, tuple(sorted(writes)), body.file)
@@ -50,7 +50,8 @@ def lower_check(table: TableDef, check: CheckDef) -> LoweredCheck:
     lowering = Lowering(body, table=table, locals=_locals(body))
     lowering.self_row = lowering.emit("self", (), ROW, table=table.name)
     _lower(lowering)
-    plan = CheckPlan(table.name, check.text, Block(name, tuple(lowering.ops)))
+    block = Block(name, tuple(lowering.ops), body.source, body.function.__code__.co_firstlineno)
+    plan = CheckPlan(table.name, check.text, block)
     for op in plan.block.walk():
         if op.known.takes == "key":
             raise DeclarationError(f"{body.label} ({body.file}:{op.line}): a check looks at its own record alone")

@@ -1,41 +1,47 @@
 """Which records a transaction may reach, as far as the event alone tells it before anything runs.
 
-A site is a place in the body that looks a record up. Lookups of one key are one site; a site in a loop over a list
-is met once a turn of the loop that its key's items are from. The sites are a superset: a guard may keep the body
-from going there. Keys have to be the event's own values: a transaction with one that comes from state, is computed, or
-comes from a range or from two loops at once, cannot be foreseen, and a schedule runs it alone.
+A site is a place in the body that looks a record up. Lookups of one key are one site; a site in loops is met once a
+turn of those loops that its key's items are from. The sites are a superset: a guard may keep the body from going
+there, and so may an abort on the way to the key.
+
+A key may be anything that the event's fields and constants make. What cannot be foreseen, so that a schedule runs the
+transaction alone: a key from state; from a udf, which need not give the same twice; that a loop carries from turn to
+turn; or from loops of which nothing says beforehand that their turns are few: a range of no constant length or of more
+than MOST_TURNS, or two lists at once, whose turns are the product.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from penstock.plan.ir import Block, Op, Plan, TransactionPlan
 
-_ROWS = ("find", "locate", "ensure", "insert", "delete")
-_CHANGES = ("ensure", "insert", "delete")
+# Each turn has an entry in the batch's graph, also those that the body breaks off before.
+MOST_TURNS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
     table: str
     keys: tuple[int, ...]  # the values that are the key
-    loop: int | None  # the loop whose items the key is made of
+    loop: tuple[int, ...]  # the loops whose items the key is made of: one over lists first, then ranges
     writes: bool
     rows: tuple[int, ...]  # the lookups that are this site
 
 
 @dataclass(frozen=True, slots=True)
 class AccessSet:
-    """The sites of one transaction: those outside loops first, then those of each loop in turn."""
+    """The sites of one transaction: those outside loops first, then those of each loop, or loops at once, in turn."""
 
     sites: tuple[Site, ...]
-    loops: tuple[int, ...]
+    loops: tuple[tuple[int, ...], ...]
+    turns: dict[int, int]  # loop -> how often it runs, of those where that is constant
 
     def straight(self) -> tuple[Site, ...]:
-        return tuple(s for s in self.sites if s.loop is None)
+        return self.of_loop(())
 
-    def of_loop(self, loop: int) -> tuple[Site, ...]:
+    def of_loop(self, loop: tuple[int, ...]) -> tuple[Site, ...]:
         return tuple(s for s in self.sites if s.loop == loop)
 
     def site_of(self, row: int) -> Site:
@@ -44,69 +50,94 @@ class AccessSet:
 
 def foresee(transaction: TransactionPlan) -> AccessSet | None:
     """None where a key cannot be known before the transaction runs."""
-    if unforeseen(transaction.block):
+    keys = _Keys(transaction.block)
+    if any(keys.alone(op) for op in keys.lookups):
         return None
-    ops = {op.id: op for op in transaction.block.walk()}
-    written = {op.args[0] for op in ops.values() if op.code == "write"}
-    owner = _owners(transaction.block)
-    found: dict[tuple[str, tuple[int, ...], int | None], list[Op]] = {}
-    for op in (op for op in transaction.block.walk() if op.code in _ROWS):
-        keys = op.args[: op.const]
-        loop = next((owner[k].id for k in keys if k in owner), None)
-        found.setdefault((op.table, keys, loop), []).append(op)
+    written = {op.args[0] for op in keys.ops.values() if op.code == "write"}
+    found: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[Op]] = {}
+    for op in keys.lookups:
+        loop = tuple(one.id for one in keys.loops(op))
+        found.setdefault((op.table, op.args[: op.const], loop), []).append(op)
     sites = [
         Site(
-            table, keys, loop, any(o.code in _CHANGES or o.id in written for o in several), tuple(o.id for o in several)
+            table,
+            key,
+            loop,
+            any("presence" in o.known.writes or o.id in written for o in several),
+            tuple(o.id for o in several),
         )
-        for (table, keys, loop), several in found.items()
+        for (table, key, loop), several in found.items()
     ]
-    order = tuple(dict.fromkeys(s.loop for s in sites if s.loop is not None))
-    sites.sort(key=lambda s: -1 if s.loop is None else order.index(s.loop))
-    return AccessSet(tuple(sites), order)
+    order = tuple(dict.fromkeys(s.loop for s in sites if s.loop))
+    sites.sort(key=lambda s: order.index(s.loop) if s.loop else -1)
+    turns = {id_: keys.turns(keys.ops[id_]) for loop in order for id_ in loop}
+    return AccessSet(tuple(sites), order, {id_: count for id_, count in turns.items() if count is not None})
 
 
 def unforeseen(block: Block) -> dict[int, str]:
     """The lookups whose key cannot be known before the transaction runs, and where that key is from."""
-    ops, owner = {op.id: op for op in block.walk()}, _owners(block)
-    out = {}
-    for op in (op for op in block.walk() if op.code in _ROWS):
-        keys = op.args[: op.const]
-        loops = {owner[k].id: owner[k] for k in keys if k in owner}
-        if any(k not in ops or ops[k].code not in ("field", "const", "item") for k in keys):
-            out[op.id] = "from state" if _reads(block, keys) else "computed from the event"
-        elif any(loop.code != "each" for loop in loops.values()):
-            out[op.id] = "from a range"
-        elif len(loops) > 1:
-            out[op.id] = "from two loops"
-    return out
+    keys = _Keys(block)
+    return {op.id: why for op in keys.lookups if (why := keys.alone(op))}
 
 
-def _owners(block: Block) -> dict[int, Op]:
-    """Item -> the loop that gives it."""
-    loops = [op for op in block.walk() if op.is_loop]
-    return {item.id: loop for loop in loops for item in loop.body if item.code == "item"}
+class _Keys:
+    """The lookups of a block, and what their keys are made of."""
 
+    def __init__(self, block: Block) -> None:
+        self.ops = {op.id: op for op in block.walk()}
+        self.lookups = [op for op in self.ops.values() if op.known.takes == "key"]
+        self.owner = {i.id: loop for loop in self.ops.values() if loop.is_loop for i in loop.body if i.code == "item"}
+        self.made = {op.id: op.args for op in self.ops.values()}
+        for loop in (op for op in self.ops.values() if op.is_loop):
+            ends = () if loop.until is None else (loop.until,)
+            self.made |= {c.id: (c.init, c.next, *loop.args, *ends) for c in loop.carries}
 
-def _reads(block: Block, values: tuple[int, ...]) -> bool:
-    """Whether values are made from what a record holds, or from whether there is one; guards apart, which decide only
-    that they are needed."""
-    made = {op.id: op.args for op in block.walk()}
-    for loop in (op for op in block.walk() if op.is_loop):
-        ends = () if loop.until is None else (loop.until,)
-        made |= {c.id: (c.init, c.next, *loop.args, *ends) for c in loop.carries}
-    rows = {op.id for op in block.walk() if op.code in _ROWS}
-    seen: set[int] = set()
-    todo = list(values)
-    while todo:
-        value = todo.pop()
-        if value in rows:
-            return True
-        if value not in seen:
-            seen.add(value)
-            todo += made[value]
-    return False
+    def behind(self, values: tuple[int, ...]) -> set[int]:
+        """These values and all that they are made of; guards apart, which decide only that they are needed."""
+        seen: set[int] = set()
+        todo = list(values)
+        while todo:
+            value = todo.pop()
+            if value not in seen:
+                seen.add(value)
+                todo += self.made[value]
+        return seen
+
+    def loops(self, lookup: Op) -> list[Op]:
+        """The loops whose items its key is made of: one over lists, of which there is one at most, before ranges."""
+        behind = self.behind(lookup.args[: lookup.const])
+        found = {self.owner[v].id: self.owner[v] for v in behind if v in self.owner}
+        return sorted(found.values(), key=lambda loop: (loop.code != "each", loop.id))
+
+    def turns(self, loop: Op) -> int | None:
+        """How often a loop runs, where that is constant."""
+        bounds = [self.ops[a] for a in loop.args if a in self.ops]
+        if loop.code != "range" or len(bounds) < len(loop.args) or any(op.code != "const" for op in bounds):
+            return None
+        start, stop = (op.const for op in bounds)
+        return max(0, -((start - stop) // loop.const))  # `len` of a range counts to 2^63 only
+
+    def alone(self, lookup: Op) -> str:
+        """Where a key is from, if it cannot be foreseen."""
+        behind = self.behind(lookup.args[: lookup.const])
+        made = [self.ops[v] for v in behind if v in self.ops]
+        if any({"presence", "column"} & set(op.known.reads) for op in made):
+            return "from state"
+        if len(made) < len(behind):
+            return "from a loop's earlier turns"
+        if any(op.code == "udf" for op in made):
+            return "from a udf"
+        loops = self.loops(lookup)
+        counts = [self.turns(loop) for loop in loops if loop.code == "range"]
+        if None in counts:
+            return "from a range of no constant length"
+        if prod(count or 0 for count in counts) > MOST_TURNS:
+            return "from a long range"
+        return "from two lists" if len(loops) - len(counts) > 1 else ""
 
 
 def growing(plan: Plan) -> set[str]:
     """Tables that some transaction may insert into."""
-    return {op.table for t in plan.transactions for op in t.block.walk() if op.code in ("insert", "ensure")}
+    return {
+        op.table for t in plan.transactions for op in t.block.walk() if {"presence", "column"} <= set(op.known.writes)
+    }

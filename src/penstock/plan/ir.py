@@ -185,9 +185,16 @@ class Block:
 
     name: str
     ops: tuple[Op, ...]
+    source: str = ""  # the function that it was lowered from, for those who print it
+    first: int = 0  # the line of its file on which that begins
 
     def walk(self) -> Iterator[Op]:
         return walk(self.ops)
+
+    def line(self, number: int) -> str:
+        """A line of the source by its number in the file; none where nothing is known of it."""
+        lines, place = self.source.split("\n"), number - self.first
+        return lines[place].strip() if 0 <= place < len(lines) else ""
 
 
 @dataclass(frozen=True, slots=True)

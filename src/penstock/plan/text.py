@@ -33,6 +33,10 @@ class Texts:
             case _ if "column" in op.known.reads:
                 row = self.ops[op.args[0]]
                 return f"{op.table}[{self.join(row.args)}].{op.name}" if row.code != "self" else f"self.{op.name}"
+            case "len":
+                return f"len(e.{self.ops[op.args[0]].name})"
+            case "neg" | "abs":
+                return f"{'-' if op.code == 'neg' else 'abs'}({self.of(op.args[0])})"
             case _ if op.known.sign and not op.known.compares:
                 return f"({self.of(op.args[0])} {op.known.sign} {self.of(op.args[1])})"
         return f"%{value}"

@@ -26,10 +26,12 @@ _SHARED = 3
 
 
 class Emitter:
-    def __init__(self, plan: Plan, cutter: Cutter, store: Any = records) -> None:
+    def __init__(self, plan: Plan, cutter: Cutter, store: Any = records, *, notes: bool = False) -> None:
         self.plan = plan
         self.cutter = cutter
         self.store = store  # the module that emits operations on records: in place, or on versions of them
+        self.notes = notes  # whether to comment what is written
+        self.origin = Block("", ())  # what is being written, and from which source
         self.numbers = {t.name: n for n, t in enumerate(plan.program.tables)}
         self.foresight: Any = None  # versions: the sites of the transaction
         self.reasons: list[str] = []
@@ -82,8 +84,25 @@ class Emitter:
     def abort(self, out: Source, test: str, reason: str) -> None:
         out.line(f"if {test}:")
         with out.indented():
-            out.line(f"c = {self.reason(reason)}")
-            out.line("break")
+            self.end(out, self.reason(reason), f"abort: {reason}")
+
+    def end(self, out: Source, code: int, why: str) -> None:
+        """Leave the transaction."""
+        out.line(f"c = {code}{self.note(why)}")
+        out.line("break")
+
+    # -- comments ---------------------------------------------------------------------------
+
+    def note(self, text: str) -> str:
+        """What stands behind a line."""
+        return f"  # {source.one_line(text)}" if self.notes else ""
+
+    def quote(self, out: Source, op: Op) -> None:
+        """The line of the user's source that an operation is from, unless it stands there already."""
+        line = self.origin.line(op.line) if self.notes else ""
+        if line and line != out.quoted:
+            out.quoted = line
+            out.comment(line)
 
     # -- blocks -----------------------------------------------------------------------------
 
@@ -104,6 +123,7 @@ class Emitter:
 
     def begin(self, block: Block) -> None:
         self.text, self.types, self.lists, self.users = {}, {}, {}, {}
+        self.origin = block
         for op in block.walk():
             for used in used_by(op):
                 self.users.setdefault(used, []).append(op.id)
@@ -162,6 +182,7 @@ class Emitter:
             out.line(f"{self.val(carry.id)} = {source.zero(carry.type)}")
 
     def op(self, out: Source, op: Op) -> None:
+        self.quote(out, op)
         emit = op.known.emit
         if "{" in emit:
             out.line(f"{self.val(op.id)} = {emit.format(*(self.val(a) for a in op.args))}")
@@ -186,8 +207,7 @@ class Emitter:
         out.line(f"{v}_n = np.int64({at}[j + ONE]) - {v}_at")
 
     def stop(self, out: Source, op: Op) -> None:
-        out.line(f"c = {self.reason(op.name)}")
-        out.line("break")
+        self.end(out, self.reason(op.name), f"abort: {op.name}")
 
     def udf(self, out: Source, op: Op) -> None:
         v, args = self.val(op.id), ", ".join(self.val(a) for a in op.args)

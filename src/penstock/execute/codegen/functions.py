@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from penstock.execute.codegen.source import Source
+from penstock.execute.codegen.source import Source, code_of
 
 IMPORTS = "from penstock.state.jit import keep"
 _DECORATOR = (
@@ -98,7 +98,7 @@ _FOR = re.compile(r"for (\w+) in ")
 
 def _names(line: str) -> Names:
     """What one line loads and stores."""
-    text = line.partition("  # ")[0].strip()
+    text = code_of(line)
     found = _TARGETS.match(text) or _FOR.match(text)
     stores = set(found[1].split(", ")) if found else set()
     augmented = found is not None and found.re is _TARGETS and bool(found[2])
@@ -110,8 +110,8 @@ def _set_anew(body: Source) -> set[str]:
     """The names that lines set before all else, whatever they were."""
     out: set[str] = set()
     seen: set[str] = set()
-    for line in body.lines:
-        if line.rstrip().endswith(":") or line.strip() == "break":
+    for line in map(code_of, body.lines):
+        if line.endswith(":") or line == "break":
             break
         names = _names(line)
         seen |= names.loads
@@ -124,8 +124,10 @@ def _leaves(body: Source) -> bool:
     """Whether lines that stand in a loop leave it."""
     loops: list[int] = []  # the indents of the loops that a line stands in
     for line in body.lines:
-        text = line.lstrip()
-        indent = len(line) - len(text)
+        text = code_of(line)
+        if not text:
+            continue
+        indent = len(line) - len(line.lstrip())
         while loops and indent <= loops[-1]:
             loops.pop()
         if text == "break" and not loops:

@@ -39,15 +39,16 @@ from penstock.plan.ir import Op, Plan, TransactionPlan
 # `cached` is handed to the module by whoever loads it.
 DECORATOR = '@cached\n@nb.njit(nogil=True, error_model="numpy", boundscheck=False, no_cfunc_wrapper=True)'
 
-_COUNTS = (("n", 0), ("f", 1), ("d", 2), ("g", 3), ("u", 4))
+# A table's counts in its meta, by name: see state/table.py.
+COUNTS = (("n", 0, "rows used"), ("f", 1, "free"), ("d", 2, "dirty"), ("g", 3, "tombstones"), ("u", 4, "slots used"))
 
 
-def generate(plan: Plan) -> tuple[str, Layout]:
-    """The module's source and what its `kernel` takes."""
+def generate(plan: Plan, *, notes: bool = False) -> tuple[str, Layout]:
+    """The module's source and what its `kernel` takes. notes: with comments, for people: nothing else differs."""
     layouts: list[Layout] = []
 
     def write(cutter: Cutter) -> str:
-        program = InPlace(plan, cutter)
+        program = InPlace(plan, cutter, notes=notes)
         body = Source(1)
         program.kernel(body)
         arguments = (*FIXED, *program.arguments())
@@ -114,9 +115,9 @@ def one_turn(
 class InPlace:
     """Writes the source that runs one event, and what has to stand around it."""
 
-    def __init__(self, plan: Plan, cutter: Cutter) -> None:
+    def __init__(self, plan: Plan, cutter: Cutter, *, notes: bool = False) -> None:
         self.plan, self.cutter = plan, cutter
-        self.emitter = Emitter(plan, cutter)
+        self.emitter = Emitter(plan, cutter, notes=notes)
         self.used = used_fields(plan)
 
     def arguments(self) -> list[Argument]:
@@ -142,10 +143,10 @@ class InPlace:
 
     def begin(self, out: Source) -> None:
         """What holds for all events."""
-        for t in range(len(self.plan.program.tables)):
+        for t, table in enumerate(self.plan.program.tables):
             records.mask(out, f"t{t}")
-            for name, place in _COUNTS:
-                out.line(f"{name}{t} = t{t}_meta[{place}]")
+            for name, place, meaning in COUNTS:
+                out.line(f"{name}{t} = t{t}_meta[{place}]{self.emitter.note(f'{table.name}: {meaning}')}")
         for argument in self.arguments():
             if argument.part.startswith("valid"):
                 out.line(f"any_{argument.name} = {argument.name}.size > 0")
@@ -163,7 +164,8 @@ class InPlace:
             out.line("j = np.uint64(pos[i])")
             word = "if"
             for number, several in wanted.items():
-                out.line(f"{word} kind[i] == {number}:")
+                note = self.emitter.note(self.plan.program.events[number].name)
+                out.line(f"{word} kind[i] == {number}:{note}")
                 with out.indented():
                     ahead.emit(out, several, self.cutter)
                 word = "elif"
@@ -180,7 +182,7 @@ class InPlace:
         out.line("if c != 0:")
         with out.indented():
             self.undo(out)
-            out.line(f"if c == {FULL}:")
+            out.line(f"if c == {FULL}:{self.emitter.note('full')}")
             with out.indented():
                 self.store_counts(out)
                 out.line("return i")
@@ -223,12 +225,13 @@ class InPlace:
     def undo_some(self, out: Source, entries: Sequence[tuple[int, tuple[str, str]]]) -> None:
         word = "if"
         for code, (table, part) in entries:
-            out.line(f"{word} what == {code}:")
+            note = self.emitter.note(undo.meaning(self.emitter, table, part))
+            out.line(f"{word} what == {code}:{note}")
             with out.indented():
                 undo.undo_one(self.emitter, out, table, part)
             word = "elif"
 
     def store_counts(self, out: Source) -> None:
         for t in range(len(self.plan.program.tables)):
-            for name, place in _COUNTS:
+            for name, place, _ in COUNTS:
                 out.line(f"t{t}_meta[{place}] = {name}{t}")

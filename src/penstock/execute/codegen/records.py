@@ -103,8 +103,7 @@ def place(em: Emitter, out: Source, op: Op, table: TableDef, t: str, keys: list[
         out.line(f"if u{n} >= {t}_written.size:")
         with out.indented():
             out.line(f"info[0] = {n}")
-            out.line(f"c = {FULL}")
-            out.line("break")
+            em.end(out, FULL, f"{table.name} is full: it grows, and the event runs again")
         out.line(f"u{n} += 1")
         out.line(f"if f{n} > 0:")
         with out.indented():

@@ -36,9 +36,13 @@ class Source:
     def __init__(self, depth: int = 0) -> None:
         self.lines: list[str] = []
         self.depth = depth
+        self.quoted = ""  # the last comment that is a line of the user's
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
+
+    def comment(self, text: str) -> None:
+        self.line(f"# {one_line(text)}")
 
     def text(self, text: str) -> None:
         self.lines.extend(text.splitlines())
@@ -51,6 +55,22 @@ class Source:
 
     def __str__(self) -> str:
         return "\n".join(self.lines) + "\n"
+
+
+def one_line(text: str) -> str:
+    """A user's text as a comment: nothing in it ends the line."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def code_of(line: str) -> str:
+    """A line without its indent and its comment."""
+    text = line.strip()
+    return "" if text.startswith("#") else text.partition("  # ")[0].rstrip()
+
+
+def length(lines: list[str]) -> int:
+    """How many lines there are but for comments: these cost nothing to compile."""
+    return sum(not line.lstrip().startswith("#") for line in lines)
 
 
 def zero(type_: Type) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from penstock.execute.codegen.functions import IMPORTS, Function, Names, names_of, zeros_of
-from penstock.execute.codegen.source import IMPORTED, Source
+from penstock.execute.codegen.source import IMPORTED, Source, length
 
 Item = TypeVar("Item")
 
@@ -32,7 +32,7 @@ _GLOBAL = IMPORTED | set(dir(builtins))
 def cut_if_long(write: Callable[[Cutter], str]) -> str:
     """The source that `write` makes; where that is long, it writes it again, with a cutter that cuts."""
     text = write(Cutter(cutting=False))
-    return text if text.count("\n") <= LONG else write(Cutter(cutting=True))
+    return text if length(text.splitlines()) <= LONG else write(Cutter(cutting=True))
 
 
 @dataclass(slots=True)
@@ -65,9 +65,9 @@ class Cutter:
         if not self.cutting:
             write(out, items)
             return
-        for several, length in self._parts(items, write):
+        for several, lines in self._parts(items, write):
             with self._subroutine(out, (line for item in several for line in zeros(item))) as inner:
-                self.cutting = length > PART
+                self.cutting = lines > PART
                 write(inner, several)
                 self.cutting = True
 
@@ -103,12 +103,12 @@ class Cutter:
         several: list[Item] = []
         total = 0
         for item in items:
-            length = self._length(write, [item])
-            if several and total + length > PART:
+            lines = self._length(write, [item])
+            if several and total + lines > PART:
                 yield several, total
                 several, total = [], 0
             several.append(item)
-            total += length
+            total += lines
         if several:
             yield several, total
 
@@ -117,7 +117,7 @@ class Cutter:
         self.cutting = False
         write(out, *items)
         self.cutting = True
-        return len(out.lines)
+        return length(out.lines)
 
     @contextmanager
     def _subroutine(self, out: Source, zeros: Iterable[str]) -> Iterator[Source]:
@@ -127,7 +127,7 @@ class Cutter:
         self._open.append(made.inner)
         out.line(f"{_MARK}{made.number}")
         yield made.body
-        if not made.body.lines:
+        if not length(made.body.lines):
             made.body.line("pass")
         self._open.pop()
 

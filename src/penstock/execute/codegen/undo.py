@@ -29,28 +29,34 @@ def room(em: Emitter, out: Source, op: Op) -> None:
     if not em.in_loop or not op.known.writes:
         return
     most = entries(em.plan, (op,)) + em.straight
-    _room(out, f"nu + {most} > undo_what.size or nt + {2 + em.straight} > touched.size")
+    _room(em, out, f"nu + {most} > undo_what.size or nt + {2 + em.straight} > touched.size")
 
 
 def room_for_all(em: Emitter, out: Source) -> None:
     """Straight-line code alone does not fill the log, unless there is very much of it."""
     if em.straight > LOG_SIZE:
-        _room(out, f"{em.straight} > touched.size")
+        _room(em, out, f"{em.straight} > touched.size")
 
 
-def _room(out: Source, full: str) -> None:
+def _room(em: Emitter, out: Source, full: str) -> None:
     out.line(f"if {full}:")
     with out.indented():
         out.line(f"info[0] = {FULL_LOG}")
-        out.line(f"c = {FULL}")
-        out.line("break")
+        em.end(out, FULL, "the log is full: it grows, and the event runs again")
 
 
 def push(em: Emitter, out: Source, table: str, part: str, at: str, old: str) -> None:
     if (table, part) not in em.undo_codes:
         em.undo_codes.append((table, part))
     code = em.undo_codes.index((table, part))
-    out.line(f"nu = s_.push(undo_what, undo_at, undo_old, nu, {code}, {at}, {old})")
+    out.line(f"nu = s_.push(undo_what, undo_at, undo_old, nu, {code}, {at}, {old}){em.note(meaning(em, table, part))}")
+
+
+def meaning(em: Emitter, table: str, part: str) -> str:
+    """What an entry of the log is about, for people."""
+    if not part.startswith("column"):
+        return {"written": f"undo: {table} written", "exists": f"undo: whether {table} is there"}[part]
+    return f"undo: {table}.{em.plan.table(table).values[int(part.removeprefix('column'))].name}"
 
 
 def undo_one(em: Emitter, out: Source, table: str, part: str) -> None:

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 
 from penstock.execute.codegen import prefetch as ahead
 from penstock.execute.codegen import records
-from penstock.execute.codegen.emitter import Emitter
 from penstock.execute.codegen.layout import Layout
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
 from penstock.plan.foresee import AccessSet, Site, growing
-from penstock.plan.ir import Op, Plan, TransactionPlan
-from penstock.schedule.codegen.entries import foreseen, turns
+from penstock.plan.ir import Plan, TransactionPlan
+from penstock.schedule.codegen.entries import count, foreseen, turns
+from penstock.schedule.codegen.keys import KeyEmitter, Keys
 
 COUNT, FIND, PLACE = range(3)
 # A record that a growing table does not have yet; one that a table will not have in this batch.
@@ -29,7 +29,7 @@ MISSING, NEVER = -2, -1
 class Accesses:
     def __init__(self, plan: Plan, layout: Layout, cutter: Cutter) -> None:
         self.plan, self.cutter = plan, cutter
-        self.emitter = Emitter(plan, cutter)
+        self.emitter = KeyEmitter(plan, cutter)
         self.emitter.know(layout)
         self.tables = {t.name: n for n, t in enumerate(plan.program.tables)}
         self.grows = growing(plan)
@@ -74,40 +74,40 @@ class Accesses:
                     out.line("pass")
 
     def sites(self, out: Source, transaction: TransactionPlan, event: int, foresight: AccessSet) -> None:
-        ops = {op.id: op for op in transaction.block.walk()}
+        keys = Keys(self.emitter, transaction.block, event, foresight)
         straight = foresight.straight()
         counts = [str(len(straight))]
         for loop in foresight.loops:
-            out.line(f"m{event}_{loop} = {turns(transaction, event, loop)}")
-            counts.append(f"m{event}_{loop} * {len(foresight.of_loop(loop))}")
+            out.line(f"{count(event, loop)} = {turns(transaction, foresight, event, loop)}")
+            counts.append(f"{count(event, loop)} * {len(foresight.of_loop(loop))}")
         out.line(f"if mode == {COUNT}:")
         with out.indented():
             out.line(f"begin[i + 1] = {' + '.join(counts)}")
             out.line("continue")
 
-        def write(out: Source, several: Sequence[Site | int]) -> None:
+        def write(out: Source, several: Sequence[Site | tuple[int, ...]]) -> None:
             for one in several:
                 if isinstance(one, Site):
-                    self.site(out, ops, event, one, "")
+                    self.site(out, keys, event, one)
                     continue
-                out.line(f"for q in range(m{event}_{one}):")
+                out.line(f"for q in range({count(event, one)}):")
                 with out.indented():
                     for site in foresight.of_loop(one):
-                        self.site(out, ops, event, site, "q")
+                        self.site(out, keys, event, site)
 
-        items: list[Site | int] = [*straight, *foresight.loops]
+        items: list[Site | tuple[int, ...]] = [*straight, *foresight.loops]
         self.cutter.run(out, items, write)
 
-    def site(self, out: Source, ops: dict[int, Op], event: int, site: Site, turn: str) -> None:
+    def site(self, out: Source, made: Keys, event: int, site: Site) -> None:
         n = self.tables[site.table]
         name = f"s{event}_{min(site.rows)}"
-        keys = [self.key(ops, event, site, k, turn) for k in site.keys]
         grows = site.table in self.grows
         if grows:
             out.line(f"if mode == {FIND} or record[at] == {MISSING}:")
         else:
             out.line(f"if mode == {FIND}:")
         with out.indented():
+            keys = made.write(out, site, name)
             records.probe(out, f"t{n}", name, keys)
             out.line(f"if {name}_r <= -2:")
             with out.indented():
@@ -140,14 +140,3 @@ class Accesses:
             for k, key in enumerate(keys):
                 out.line(f"t{n}_k{k}[{name}_new] = {key}")
             out.line(f"record[at] = rows[{n}] + {name}_new")
-
-    def key(self, ops: dict[int, Op], event: int, site: Site, value: int, turn: str) -> str:
-        op = ops[value]
-        if op.code == "field":
-            return f"e{event}_{op.name}[j]"
-        if op.code == "const":
-            assert op.type is not None
-            return self.emitter.constant(op.const, op.type)
-        assert site.loop is not None
-        name = f"{event}_{ops[ops[site.loop].args[op.const]].name}"
-        return f"e{name}[at{name}[j] + {turn}]"

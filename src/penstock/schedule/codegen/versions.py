@@ -14,7 +14,7 @@ from penstock.execute.codegen.source import Source
 from penstock.plan.foresee import AccessSet
 from penstock.plan.ir import Op
 from penstock.plan.records import stored_default
-from penstock.schedule.codegen.entries import place
+from penstock.schedule.codegen.entries import joined, place
 
 if TYPE_CHECKING:
     from penstock.execute.codegen.emitter import Emitter
@@ -59,7 +59,15 @@ def entry(em: Emitter, op: Op) -> str:
     """Where the version of a lookup's record lies."""
     foresight: AccessSet = em.foresight
     site = foresight.site_of(op.id)
-    return f"np.uint64(canon[{place(foresight, em.event, site, f'{em.prefix}q{site.loop}')}])"
+    turn = joined(foresight, site.loop, [_turn(em, foresight, loop) for loop in site.loop]) if site.loop else ""
+    return f"np.uint64(canon[{place(foresight, em.event, site, turn)}])"
+
+
+def _turn(em: Emitter, foresight: AccessSet, loop: int) -> str:
+    """Which turn of a loop this is; a range counts down those that are left."""
+    if loop not in foresight.turns:
+        return f"{em.prefix}q{loop}"
+    return f"({foresight.turns[loop] - 1} - np.int64({em.prefix}m{loop}))"
 
 
 def _column_op(em: Emitter, out: Source, op: Op, table: TableDef) -> None:

@@ -23,7 +23,7 @@ from penstock.plan.foresee import AccessSet, Site
 from penstock.plan.ir import Plan, TransactionPlan
 from penstock.plan.split import Fragment, Split
 from penstock.schedule.codegen import versions
-from penstock.schedule.codegen.entries import base, foreseen, place, turns
+from penstock.schedule.codegen.entries import base, count, foreseen, place, turns
 from penstock.schedule.codegen.fragments import VERDICT_BITS, FragmentEmitter, cuts
 
 # Every so many tasks a thread looks at its clock.
@@ -127,9 +127,9 @@ class Work:
     def whole(self, out: Source, transaction: TransactionPlan, event: int, foresight: AccessSet) -> None:
         above = [f"at + {len(foresight.straight())}"]
         for loop in foresight.loops:
-            out.line(f"m{event}_{loop} = {turns(transaction, event, loop)}")
+            out.line(f"{count(event, loop)} = {turns(transaction, foresight, event, loop)}")
             out.line(f"{base(event, loop)} = {' + '.join(above)}")
-            above.append(f"m{event}_{loop} * {len(foresight.of_loop(loop))}")
+            above.append(f"{count(event, loop)} * {len(foresight.of_loop(loop))}")
         self.load(out, event, foresight, again=False)
         self.emitter.foresight = foresight
 
@@ -148,19 +148,19 @@ class Work:
         """What the event sees of each record, to its own entry."""
         wanted = [site for site in foresight.sites if site.writes or not again]
 
-        def write(out: Source, several: Sequence[Site | int]) -> None:
+        def write(out: Source, several: Sequence[Site | tuple[int, ...]]) -> None:
             for one in several:
                 if isinstance(one, Site):
                     self.load_one(out, event, foresight, one)
                     continue
-                out.line(f"for q in range(m{event}_{one}):")
+                out.line(f"for q in range({count(event, one)}):")
                 with out.indented():
                     for site in wanted:
                         if site.loop == one:
                             self.load_one(out, event, foresight, site)
                     out.line("pass")
 
-        items: list[Site | int] = [*(site for site in wanted if site.loop is None), *foresight.loops]
+        items: list[Site | tuple[int, ...]] = [*(site for site in wanted if not site.loop), *foresight.loops]
         self.cutter.run(out, items, write)
 
     def load_one(self, out: Source, event: int, foresight: AccessSet, site: Site) -> None:

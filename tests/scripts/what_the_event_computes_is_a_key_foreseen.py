@@ -1,4 +1,4 @@
-"""A key that is computed, that a range counts, or that two lists make together is known only once it is reached."""
+"""A key that the event computes or a constant range counts is foreseen; one of two lists, or from state, is not."""
 
 import penstock as ps
 
@@ -32,7 +32,7 @@ class Crossed:
 
 
 @app.event
-class SourceFiles:
+class Listed:
     ts: int = ps.order()
     xs: list[int]
     y: int
@@ -64,7 +64,7 @@ def crossed(e: Crossed):
 
 
 @app.transaction
-def listed(e: SourceFiles):
+def listed(e: Listed):
     for x in e.xs:
         Cell.get(x, e.y).n += 1
 

@@ -1,0 +1,88 @@
+"""The source of keys that the event alone gives: its fields, constants, items of its lists and of ranges, and what is
+computed of these.
+
+A key is made before the event runs, whatever guards it there and whatever would have aborted the event on the way. So
+nothing here aborts: where an operation would, its value is whatever it is, and the record that this leads to is one
+that the event does not reach. The event itself computes its keys again, as the serial kernel does, and aborts where
+that does.
+"""
+
+from __future__ import annotations
+
+from penstock.execute.codegen.emitter import Emitter
+from penstock.execute.codegen.source import Source
+from penstock.plan.foresee import AccessSet, Site
+from penstock.plan.ir import Block, Op
+from penstock.schedule.codegen.entries import parted
+
+
+class KeyEmitter(Emitter):
+    """Operations of which none aborts: each that could is in a one-turn loop of its own, and leaves that."""
+
+    def end(self, out: Source, code: int, why: str) -> None:
+        out.line("break")
+
+    def null_test(self, out: Source, op: Op) -> None:
+        pass
+
+    def total(self, out: Source, op: Op) -> None:
+        if not op.may_abort or op.code in ("field", "list"):
+            self.op(out, op)
+            return
+        self.zeros(out, op)
+        out.line("while True:")
+        with out.indented():
+            self.op(out, op)
+            out.line("break")
+
+
+class Keys:
+    """The keys of one transaction's sites."""
+
+    def __init__(self, emitter: KeyEmitter, block: Block, event: int, foresight: AccessSet) -> None:
+        self.emitter, self.event, self.foresight = emitter, event, foresight
+        self.ops = {op.id: op for op in block.walk()}
+        self.place = {id_: place for place, id_ in enumerate(self.ops)}
+        self.owner = {i.id: op for op in self.ops.values() if op.is_loop for i in op.body if i.code == "item"}
+        emitter.event = event
+        emitter.begin(block)
+
+    def write(self, out: Source, site: Site, name: str) -> list[str]:
+        """Write what makes a site's key in turn q of its loops; the key's parts."""
+        turns = parted(self.foresight, site.loop, "q") if site.loop else {}
+        em = self.emitter
+        em.prefix = f"{name}_"
+        plain = {key: text for key in site.keys if (text := self._plain(key, turns))}
+        for op in self._made_of([key for key in site.keys if key not in plain]):
+            if op.code == "item":
+                out.line(f"{em.val(op.id)} = {self._plain(op.id, turns)}")
+            elif op.code != "const":
+                em.total(out, op)
+        return [plain.get(key) or em.val(key) for key in site.keys]
+
+    def _made_of(self, values: list[int]) -> list[Op]:
+        """The operations that make these values, in program order."""
+        found: set[int] = set()
+        while values:
+            value = values.pop()
+            if value not in found:
+                found.add(value)
+                values += self.ops[value].args
+        return [self.ops[value] for value in sorted(found, key=self.place.__getitem__)]
+
+    def _plain(self, value: int, turns: dict[int, str]) -> str:
+        """A value that the event has as it is."""
+        op = self.ops[value]
+        if op.code == "field":
+            return f"e{self.event}_{op.name}[j]"
+        if op.code == "const":
+            assert op.type is not None
+            return self.emitter.constant(op.const, op.type)
+        if op.code != "item":
+            return ""
+        loop = self.owner[value]
+        turn = turns[loop.id]
+        if loop.code == "range":
+            return f"({self.ops[loop.args[0]].const} + {turn} * {loop.const})"
+        name = f"{self.event}_{self.ops[loop.args[op.const]].name}"
+        return f"e{name}[at{name}[j] + {turn}]"
