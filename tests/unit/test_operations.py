@@ -3,19 +3,19 @@
 import pytest
 
 from penstock.execute.codegen.emitter import EMIT
-from penstock.plan.ir import OPERATIONS, Operation
+from penstock.plan.ir import OPERATIONS, Traits
 
 
 def test_every_operation_can_be_written_and_every_writer_has_one() -> None:
-    assert {known.emit for known in OPERATIONS.values() if "{" not in known.emit} == set(EMIT)
+    assert {traits.emit for traits in OPERATIONS.values() if "{" not in traits.emit} == set(EMIT)
 
 
-@pytest.mark.parametrize(("code", "known"), OPERATIONS.items(), ids=OPERATIONS)
-def test_a_row_is_sound(code: str, known: Operation) -> None:
-    assert not (known.pure and known.writes), "who writes is seen"
-    assert not known.cheap or known.pure, "who is seen runs only where the program says so"
-    assert known.takes or not set(known.reads + known.writes) & {"column", "presence"}, (
+@pytest.mark.parametrize(("code", "traits"), OPERATIONS.items(), ids=OPERATIONS)
+def test_a_row_is_sound(code: str, traits: Traits) -> None:
+    assert not (traits.pure and traits.writes), "who writes is seen"
+    assert not traits.cheap or traits.pure, "who is seen runs only where the program says so"
+    assert traits.takes or not set(traits.reads + traits.writes) & {"column", "presence"}, (
         "a record is reached by key or row"
     )
-    assert "overflow" in known.aborts or not known.fits
-    assert not known.orders or known.compares
+    assert "overflow" in traits.aborts or not traits.fits
+    assert not traits.orders or traits.compares

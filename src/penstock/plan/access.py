@@ -79,20 +79,20 @@ class _Finder:
                 self.loops.setdefault(inner.id, []).append(loop)
 
     def accesses(self) -> Iterator[Access]:
-        used = {op.args[0] for op in self.ops.values() if op.known.of_column}
+        used = {op.args[0] for op in self.ops.values() if op.traits.of_column}
         for op in self.block.walk():
             # A lookup that nothing reads or writes still asks whether a record is there.
-            if not op.known.access or (op.known.access == "look" and op.id in used):
+            if not op.traits.access or (op.traits.access == "look" and op.id in used):
                 continue
-            row = self.ops[op.args[0]] if op.known.of_column else op
+            row = self.ops[op.args[0]] if op.traits.of_column else op
             if row.code == "self":
                 continue
             keys = row.args[: row.const]  # an insert knows how many of its arguments are the key
             key = self.texts.join(keys)
-            reads = op.known.access == "read"
+            reads = op.traits.access == "read"
             needs = [] if reads else [n for n in self.deciders(op) if n != f"{op.table}[{key}]"]
             alone = self.unforeseen.get(row.id, "")
-            yield Access(op.id, op.known.access, op.table, keys, key, tuple(needs), alone)
+            yield Access(op.id, op.traits.access, op.table, keys, key, tuple(needs), alone)
 
     def deciders(self, op: Op) -> tuple[str, ...]:
         """The records whose values, or presence, decide what an operation does."""
@@ -100,12 +100,12 @@ class _Finder:
         for loop in self.loops.get(op.id, ()):
             roots += [*loop.args, loop.guard, loop.until]
         found = {self.record(self.ops[one]) for one in self.reads(r for r in roots if r is not None)}
-        if op.known.takes == "key" and op.known.aborts:
+        if op.traits.takes == "key" and op.traits.aborts:
             found.add(f"{op.table}[{self.texts.join(op.args[: op.const])}]")
         return tuple(sorted(found))
 
     def record(self, op: Op) -> str:
-        row = self.ops[op.args[0]] if op.known.of_column else op
+        row = self.ops[op.args[0]] if op.traits.of_column else op
         return f"{op.table}[{self.texts.join(row.args[: row.const])}]"
 
     def reads(self, values: Iterable[int]) -> set[int]:
@@ -122,10 +122,10 @@ class _Finder:
                 todo += self.carries[value]
                 continue
             op = self.ops[value]
-            if "column" in op.known.reads:
+            if "column" in op.traits.reads:
                 found.add(value)
             elif op.code == "present":
                 found.add(op.args[0])
-            if op.known.takes != "key":
+            if op.traits.takes != "key":
                 todo += [*op.args, *([op.guard] if op.guard is not None else [])]
         return found

@@ -38,7 +38,7 @@ def lower_transaction(program: Program, definition: TransactionDef) -> Lowered:
     _lower(lowering)
     ops = tuple(lowering.ops)
     block = Block(definition.name, ops, body.source, body.function.__code__.co_firstlineno)
-    writes = {op.table for op in block.walk() if op.known.writes}
+    writes = {op.table for op in block.walk() if op.traits.writes}
     returns = tuple((name, *one) for name, several in lowering.returns.items() for one in several)
     plan = TransactionPlan(definition.name, definition.event.name, block, tuple(sorted(writes)), body.file)
     return Lowered(plan, returns, tuple(lowering.udfs.items()))
@@ -53,7 +53,7 @@ def lower_check(table: TableDef, check: CheckDef) -> LoweredCheck:
     block = Block(name, tuple(lowering.ops), body.source, body.function.__code__.co_firstlineno)
     plan = CheckPlan(table.name, check.text, block)
     for op in plan.block.walk():
-        if op.known.takes == "key":
+        if op.traits.takes == "key":
             raise DeclarationError(f"{body.label} ({body.file}:{op.line}): a check looks at its own record alone")
     return LoweredCheck(plan, tuple(lowering.udfs.items()))
 

@@ -65,7 +65,7 @@ def _line(op: Op) -> str:
             text = f"{what}({args})"
     left = f"%{op.id}: {op.type} = " if op.type is not None else ""
     guard = f"  if %{op.guard}" if op.guard is not None else ""
-    safe = "  no undo" if op.known.writes and not op.undo else ""
+    safe = "  no undo" if op.traits.writes and not op.undo else ""
     return f"{left}{text}{guard}{safe}"
 
 

@@ -63,7 +63,7 @@ def foresee(transaction: TransactionPlan) -> AccessSet | None:
             table,
             key,
             loop,
-            any("presence" in o.known.writes or o.id in written for o in several),
+            any("presence" in o.traits.writes or o.id in written for o in several),
             tuple(o.id for o in several),
         )
         for (table, key, loop), several in found.items()
@@ -85,7 +85,7 @@ class _Keys:
 
     def __init__(self, block: Block) -> None:
         self.ops = {op.id: op for op in block.walk()}
-        self.lookups = [op for op in self.ops.values() if op.known.takes == "key"]
+        self.lookups = [op for op in self.ops.values() if op.traits.takes == "key"]
         self.owner = {i.id: loop for loop in self.ops.values() if loop.is_loop for i in loop.body if i.code == "item"}
         self.made = {op.id: op.args for op in self.ops.values()}
         for loop in (op for op in self.ops.values() if op.is_loop):
@@ -121,7 +121,7 @@ class _Keys:
         """Where a key is from, if it cannot be foreseen."""
         behind = self.behind(lookup.args[: lookup.const])
         made = [self.ops[v] for v in behind if v in self.ops]
-        if any({"presence", "column"} & set(op.known.reads) for op in made):
+        if any({"presence", "column"} & set(op.traits.reads) for op in made):
             return "from state"
         if len(made) < len(behind):
             return "from a loop's earlier turns"
@@ -139,5 +139,5 @@ class _Keys:
 def growing(plan: Plan) -> set[str]:
     """Tables that some transaction may insert into."""
     return {
-        op.table for t in plan.transactions for op in t.block.walk() if {"presence", "column"} <= set(op.known.writes)
+        op.table for t in plan.transactions for op in t.block.walk() if {"presence", "column"} <= set(op.traits.writes)
     }

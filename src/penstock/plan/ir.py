@@ -31,7 +31,7 @@ ROW = Type("row")  # the place of a record in its table; negative where there is
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class Traits:
     """What is known of an opcode. Stages ask this; none of them lists opcodes."""
 
     # Its value as a template of its arguments ("{0} and {1}"), or the function of execute/codegen that writes it.
@@ -39,7 +39,7 @@ class Operation:
     sign: str = ""  # as Python writes it between its operands
     orders: bool = False  # a comparison that needs an order
     aborts: tuple[str, ...] = ()  # the reasons for which it may abort, as templates of its table and name
-    declared: bool = False  # it may abort only where its const says so
+    conditional: bool = False  # it may abort only where its const says so
     fits: tuple[str, ...] = ()  # kinds of result that never overflow
     retries: bool = False  # where its table is full the transaction is undone, the table grows, and it runs again
     shared: bool = False  # an equal one before it will do, until a record that it asks for comes or goes
@@ -47,10 +47,9 @@ class Operation:
     pure: bool = True  # nobody sees whether it ran but those who use its value
     loop: bool = False
     takes: str = ""  # "key": its first arguments are a key; "row": its first one is a row
-    reads: tuple[
-        str, ...
-    ] = ()  # "event": a field; "column": a value of a record; "presence": whether there is a record
-    writes: tuple[str, ...] = ()  # "column", "presence"
+    # "event": a field; "column": a value of a record; "presence": whether there is a record
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()  # likewise
     access: str = ""  # what a schedule calls it
 
     @property
@@ -68,58 +67,54 @@ _OVERFLOW = ("overflow",)
 _MISSING, _EXISTS, _NULL = ("missing {table}",), ("exists {table}",), ("null {name}",)
 _THERE, _COLUMN, _RECORD = ("presence",), ("column",), ("presence", "column")
 
-OPERATIONS: dict[str, Operation] = {
+OPERATIONS: dict[str, Traits] = {
     # Values, and what the event gives. const, item: bound where they are used.
-    "const": Operation("nothing", shared=True),
-    "item": Operation("nothing"),
-    "field": Operation("field", aborts=_NULL, declared=True, shared=True, cheap=True, reads=("event",)),
-    "list": Operation("list", aborts=_NULL, declared=True, shared=True, reads=("event",)),
-    "len": Operation("{0}_n", cheap=True),
-    "convert": Operation("convert", aborts=_OVERFLOW, fits=("float",), cheap=True),
-    "call": Operation("call", aborts=_OVERFLOW, declared=True),
-    "udf": Operation("udf", aborts=("udf {name} failed",)),
+    "const": Traits("nothing", shared=True),
+    "item": Traits("nothing"),
+    "field": Traits("field", aborts=_NULL, conditional=True, shared=True, cheap=True, reads=("event",)),
+    "list": Traits("list", aborts=_NULL, conditional=True, shared=True, reads=("event",)),
+    "len": Traits("{0}_n", cheap=True),
+    "convert": Traits("convert", aborts=_OVERFLOW, fits=("float",), cheap=True),
+    "call": Traits("call", aborts=_OVERFLOW, conditional=True),
+    "udf": Traits("udf", aborts=("udf {name} failed",)),
     # Comparison.
-    "eq": Operation("comparison", "==", cheap=True),
-    "ne": Operation("comparison", "!=", cheap=True),
-    "lt": Operation("comparison", "<", orders=True, cheap=True),
-    "le": Operation("comparison", "<=", orders=True, cheap=True),
-    "gt": Operation("comparison", ">", orders=True, cheap=True),
-    "ge": Operation("comparison", ">=", orders=True, cheap=True),
+    "eq": Traits("comparison", "==", cheap=True),
+    "ne": Traits("comparison", "!=", cheap=True),
+    "lt": Traits("comparison", "<", orders=True, cheap=True),
+    "le": Traits("comparison", "<=", orders=True, cheap=True),
+    "gt": Traits("comparison", ">", orders=True, cheap=True),
+    "ge": Traits("comparison", ">=", orders=True, cheap=True),
     # Arithmetic.
-    "add": Operation("operator", "+", aborts=_OVERFLOW, fits=("float",), cheap=True),
-    "sub": Operation("operator", "-", aborts=_OVERFLOW, fits=("float",), cheap=True),
-    "mul": Operation("operator", "*", aborts=_OVERFLOW, fits=("float",), cheap=True),
-    "div": Operation("division", "/", aborts=_BY_ZERO, fits=("float",)),
-    "floordiv": Operation("division", "//", aborts=_BY_ZERO, fits=("float",)),
-    "mod": Operation("division", "%", aborts=_BY_ZERO, fits=("float",)),
-    "neg": Operation("unary", aborts=_OVERFLOW, fits=("float", "decimal"), cheap=True),
-    "abs": Operation("unary", aborts=_OVERFLOW, fits=("float", "decimal"), cheap=True),
+    "add": Traits("operator", "+", aborts=_OVERFLOW, fits=("float",), cheap=True),
+    "sub": Traits("operator", "-", aborts=_OVERFLOW, fits=("float",), cheap=True),
+    "mul": Traits("operator", "*", aborts=_OVERFLOW, fits=("float",), cheap=True),
+    "div": Traits("division", "/", aborts=_BY_ZERO, fits=("float",)),
+    "floordiv": Traits("division", "//", aborts=_BY_ZERO, fits=("float",)),
+    "mod": Traits("division", "%", aborts=_BY_ZERO, fits=("float",)),
+    "neg": Traits("unary", aborts=_OVERFLOW, fits=("float", "decimal"), cheap=True),
+    "abs": Traits("unary", aborts=_OVERFLOW, fits=("float", "decimal"), cheap=True),
     # Logic.
-    "not": Operation("not {0}", shared=True, cheap=True),
-    "and": Operation("{0} and {1}", shared=True, cheap=True),
-    "or": Operation("{0} or {1}", shared=True, cheap=True),
-    "select": Operation("{1} if {0} else {2}", cheap=True),
+    "not": Traits("not {0}", shared=True, cheap=True),
+    "and": Traits("{0} and {1}", shared=True, cheap=True),
+    "or": Traits("{0} or {1}", shared=True, cheap=True),
+    "select": Traits("{1} if {0} else {2}", cheap=True),
     # Records. find: row or none; locate: row or abort; ensure: insert the defaults where there is none; self: the row
     # that a check looks at.
-    "self": Operation("self"),
-    "find": Operation("record", shared=True, takes="key", reads=_THERE, access="look"),
-    "locate": Operation("record", aborts=_MISSING, shared=True, takes="key", reads=_THERE, access="look"),
-    "ensure": Operation("record", retries=True, shared=True, pure=False, takes="key", reads=_THERE, writes=_RECORD),
-    "insert": Operation(
-        "record", aborts=_EXISTS, pure=False, takes="key", reads=_THERE, writes=_RECORD, access="insert"
-    ),
-    "delete": Operation(
-        "record", aborts=_MISSING, pure=False, takes="key", reads=_THERE, writes=_THERE, access="delete"
-    ),
-    "present": Operation("{0} >= 0", cheap=True, takes="row", reads=_THERE),
-    "read": Operation("record", takes="row", reads=_COLUMN, access="read"),
-    "read_or": Operation("record", takes="row", reads=_RECORD, access="read"),
-    "write": Operation("record", pure=False, takes="row", writes=_COLUMN, access="write"),
+    "self": Traits("self"),
+    "find": Traits("record", shared=True, takes="key", reads=_THERE, access="look"),
+    "locate": Traits("record", aborts=_MISSING, shared=True, takes="key", reads=_THERE, access="look"),
+    "ensure": Traits("record", retries=True, shared=True, pure=False, takes="key", reads=_THERE, writes=_RECORD),
+    "insert": Traits("record", aborts=_EXISTS, pure=False, takes="key", reads=_THERE, writes=_RECORD, access="insert"),
+    "delete": Traits("record", aborts=_MISSING, pure=False, takes="key", reads=_THERE, writes=_THERE, access="delete"),
+    "present": Traits("{0} >= 0", cheap=True, takes="row", reads=_THERE),
+    "read": Traits("record", takes="row", reads=_COLUMN, access="read"),
+    "read_or": Traits("record", takes="row", reads=_RECORD, access="read"),
+    "write": Traits("record", pure=False, takes="row", writes=_COLUMN, access="write"),
     # Control.
-    "abort": Operation("abort", aborts=("{name}",), pure=False),
-    "return": Operation("return", pure=False),
-    "each": Operation("loop", pure=False, loop=True),
-    "range": Operation("loop", pure=False, loop=True),
+    "abort": Traits("abort", aborts=("{name}",), pure=False),
+    "return": Traits("return", pure=False),
+    "each": Traits("loop", pure=False, loop=True),
+    "range": Traits("loop", pure=False, loop=True),
 }
 
 
@@ -152,18 +147,18 @@ class Op:
     undo: bool = True  # writes: something later may still abort
 
     @property
-    def known(self) -> Operation:
+    def traits(self) -> Traits:
         return OPERATIONS[self.code]
 
     @property
     def is_loop(self) -> bool:
-        return self.known.loop
+        return self.traits.loop
 
     @property
     def may_abort(self) -> bool:
-        if self.known.loop:
+        if self.traits.loop:
             return any(op.may_abort for op in self.body)
-        return self.known.retries or bool(self._aborts())
+        return self.traits.retries or bool(self._aborts())
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -171,12 +166,12 @@ class Op:
         return tuple(text.format(table=self.table, name=self.name) for text in self._aborts())
 
     def _aborts(self) -> tuple[str, ...]:
-        known = self.known
-        if known.declared and not self.const:
+        traits = self.traits
+        if traits.conditional and not self.const:
             return ()
-        if self.type is not None and self.type.kind in known.fits:
-            return tuple(text for text in known.aborts if text != "overflow")
-        return known.aborts
+        if self.type is not None and self.type.kind in traits.fits:
+            return tuple(text for text in traits.aborts if text != "overflow")
+        return traits.aborts
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,9 +92,9 @@ class _Sharing:
         return replace(op, args=tuple(new.get(a, a) for a in op.args), guard=guard)
 
     def fact(self, op: Op) -> tuple[object, ...] | None:
-        if not op.known.shared:
+        if not op.traits.shared:
             return None
-        there = op.known.takes == "key" and op.may_abort
+        there = op.traits.takes == "key" and op.may_abort
         return ("there" if there else op.code, op.table, op.name, op.args, op.type, repr(op.const))
 
     def look(self, fact: tuple[object, ...], op: Op) -> int | None:
@@ -128,7 +128,7 @@ class _Sharing:
 
     def forget(self, op: Op) -> None:
         """What an operation may have changed is not known any more."""
-        if "presence" not in op.known.writes:
+        if "presence" not in op.traits.writes:
             return
         stale = {"find", "there"} if op.code == "delete" else {"find"}
         self.known = {f: v for f, v in self.known.items() if not (f[0] in stale and f[1] == op.table)}
@@ -159,9 +159,9 @@ def loosen(plan: Plan) -> Plan:
         out = []
         for op in ops:
             types[op.id] = op.type
-            cheap = op.known.cheap and not op.may_abort
+            cheap = op.traits.cheap and not op.may_abort
             # Comparing strings walks their bytes by number; a number that was never made is no string.
-            if cheap and op.known.compares and any((t := types.get(a)) and t.kind == "str" for a in op.args):
+            if cheap and op.traits.compares and any((t := types.get(a)) and t.kind == "str" for a in op.args):
                 cheap = False
             if cheap:
                 op = replace(op, guard=None)
@@ -182,7 +182,7 @@ def _keep(ops: tuple[Op, ...], used: set[int]) -> tuple[Op, ...]:
     """What is kept of these, if what follows uses those. From the last: who uses a value comes behind it."""
     out = []
     for op in reversed(ops):
-        if op.known.pure and not op.may_abort and op.id not in used:
+        if op.traits.pure and not op.may_abort and op.id not in used:
             continue
         used.update(op.args)
         used.update(x for x in (op.guard, op.until) if x is not None)
@@ -205,14 +205,14 @@ def undo(plan: Plan) -> Plan:
             if op.is_loop:
                 # A turn may be followed by another, so anything in the body comes after all of it.
                 op = replace(op, body=rewrite(op.body, later or op.may_abort))
-            elif op.known.writes:
+            elif op.traits.writes:
                 op = replace(op, undo=later)
             later = later or op.may_abort
             out.append(op)
         return tuple(reversed(out))
 
     def one(block: Block) -> Block:
-        written = {op.table for op in block.walk() if "column" in op.known.writes}
+        written = {op.table for op in block.walk() if "column" in op.traits.writes}
         return replace(block, ops=rewrite(block.ops, bool(written & checked)))
 
     return replace(plan, transactions=tuple(replace(t, block=one(t.block)) for t in plan.transactions))

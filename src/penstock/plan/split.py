@@ -63,7 +63,7 @@ class _Homes:
         for op in self.ops:
             if op.id in sites:
                 self._settle(op, sites[op.id])
-            elif op.known.takes == "row":
+            elif op.traits.takes == "row":
                 self._settle(op, self.home[op.args[0]])
             elif op.code == "return":
                 gives.setdefault(op.name, []).append(op)
@@ -151,7 +151,7 @@ def _used(op: Op) -> list[int]:
 
 
 def _aborts(op: Op) -> bool:
-    return op.may_abort and not op.known.retries  # on versions there is always room
+    return op.may_abort and not op.traits.retries  # on versions there is always room
 
 
 def _merged(count: int, needs: set[tuple[int, int]]) -> list[int]:

@@ -30,15 +30,15 @@ class Texts:
             case "item":
                 loop = self.items[value]
                 return f"e.{self.ops[loop.args[op.const]].name}[*]" if loop.code == "each" else "range[*]"
-            case _ if "column" in op.known.reads:
+            case _ if "column" in op.traits.reads:
                 row = self.ops[op.args[0]]
                 return f"{op.table}[{self.join(row.args)}].{op.name}" if row.code != "self" else f"self.{op.name}"
             case "len":
                 return f"len(e.{self.ops[op.args[0]].name})"
             case "neg" | "abs":
                 return f"{'-' if op.code == 'neg' else 'abs'}({self.of(op.args[0])})"
-            case _ if op.known.sign and not op.known.compares:
-                return f"({self.of(op.args[0])} {op.known.sign} {self.of(op.args[1])})"
+            case _ if op.traits.sign and not op.traits.compares:
+                return f"({self.of(op.args[0])} {op.traits.sign} {self.of(op.args[1])})"
         return f"%{value}"
 
 

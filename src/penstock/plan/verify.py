@@ -33,7 +33,7 @@ def _ops(plan: Plan, ops: tuple[Op, ...], scope: dict[int, Type], where: str) ->
 
 def _record_op(plan: Plan, op: Op, scope: dict[int, Type], at: str) -> None:
     table = plan.table(op.table)
-    if op.known.of_column:
+    if op.traits.of_column:
         assert scope[op.args[0]] == ROW, f"{at}: its first argument is not a row"
         assert table.column(op.name) is not None, f"{at}: no column '{op.name}'"
     elif op.code == "insert":

@@ -40,7 +40,7 @@ class LockExecutor:
         self.executor, self.kernel = executor, executor.kernel
         self.wanted = self.kernel.layout.arguments
         ops = [op for t in self.kernel.plan.transactions for op in t.block.walk()]
-        self.mortal = {op.table for op in ops if "presence" in op.known.writes}
+        self.mortal = {op.table for op in ops if "presence" in op.traits.writes}
         self.jitter = 0
         self._generated = Generated(self.kernel, self.wanted, _CALLED)
         self._logs: list[list[Any]] = []

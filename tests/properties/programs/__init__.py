@@ -25,6 +25,7 @@ NAMES = (
     "lists",
     "merge",
     "numbers",
+    "rounding",
     "short_circuit",
     "spans",
     "udfs",

@@ -42,7 +42,7 @@ def written(em: Emitter, block: Block) -> list[Op]:
     found: list[Op] = []
     seen = set()
     for op in block.ops:
-        if "column" not in op.known.writes or not em.plan.checks_of(op.table):
+        if "column" not in op.traits.writes or not em.plan.checks_of(op.table):
             continue
         row_id = row_of(op)
         if (row_id, op.guard) not in seen and (row_id, None) not in seen:
@@ -52,7 +52,7 @@ def written(em: Emitter, block: Block) -> list[Op]:
 
 
 def row_of(op: Op) -> int:
-    return op.args[0] if op.known.of_column else op.id
+    return op.args[0] if op.traits.of_column else op.id
 
 
 def check_one(em: Emitter, out: Source, op: Op, block: Block) -> None:
@@ -67,7 +67,7 @@ def check_one(em: Emitter, out: Source, op: Op, block: Block) -> None:
 
 
 def checks_of_touched(em: Emitter, out: Source, block: Block) -> None:
-    tables = {op.table for op in block.walk() if "column" in op.known.writes}
+    tables = {op.table for op in block.walk() if "column" in op.traits.writes}
     w, x = f"{em.prefix}w", f"{em.prefix}xw"
     out.line(f"for {w} in range(0, nt, 2):")
     with out.indented():

@@ -112,7 +112,7 @@ class Emitter:
         # Checks of records written in a loop need the list of those records; straight-line code knows them, but
         # where there is much of it, one check for all that was written is less than one for each write.
         self.logs_touched = any(
-            "column" in inner.known.writes and self.plan.checks_of(inner.table)
+            "column" in inner.traits.writes and self.plan.checks_of(inner.table)
             for op in block.ops
             for inner in (walk((op,)) if self.cutter.cutting else walk(op.body))
         )
@@ -183,7 +183,7 @@ class Emitter:
 
     def op(self, out: Source, op: Op) -> None:
         self.quote(out, op)
-        emit = op.known.emit
+        emit = op.traits.emit
         if "{" in emit:
             out.line(f"{self.val(op.id)} = {emit.format(*(self.val(a) for a in op.args))}")
         else:
@@ -215,7 +215,7 @@ class Emitter:
         self.abort(out, f"not {v}_ok", f"udf {op.name} failed")
 
     def record(self, out: Source, op: Op) -> None:
-        if self.cutter.long and (op.known.takes == "key" or op.known.writes):
+        if self.cutter.long and (op.traits.takes == "key" or op.traits.writes):
             self.call(out, op)
         else:
             self.store.record_op(self, out, op)
@@ -307,7 +307,7 @@ class Emitter:
                 out.line("break")
 
     def pushes(self, op: Op) -> bool:
-        return any(inner.known.writes for inner in walk(op.body))
+        return any(inner.traits.writes for inner in walk(op.body))
 
 
 # What writes an operation, by the name that plan/ir.py has for it.

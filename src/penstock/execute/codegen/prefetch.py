@@ -40,7 +40,7 @@ def foreseen(plan: Plan, transaction: TransactionPlan, event: int) -> list[Prefe
 
 def _lookups(ops: tuple[Op, ...], loop: Op | None) -> Iterator[tuple[Op | None, Op]]:
     for op in ops:
-        if op.known.takes == "key":
+        if op.traits.takes == "key":
             yield loop, op
         if op.is_loop:
             yield from _lookups(op.body, op)

@@ -77,7 +77,7 @@ def used_fields(plan: Plan) -> dict[str, set[str]]:
     """Event -> the fields that its transaction looks at."""
     used: dict[str, set[str]] = {e.name: set() for e in plan.program.events}
     for transaction in plan.transactions:
-        used[transaction.event] |= {op.name for op in transaction.block.walk() if "event" in op.known.reads}
+        used[transaction.event] |= {op.name for op in transaction.block.walk() if "event" in op.traits.reads}
     return used
 
 

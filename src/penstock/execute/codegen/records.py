@@ -21,7 +21,7 @@ def record_op(em: Emitter, out: Source, op: Op) -> None:
     v = em.val(op.id)
     table = em.plan.table(op.table)
     t = f"t{em.numbers[op.table]}"
-    if op.known.of_column:
+    if op.traits.of_column:
         column_op(em, out, op, table, t)
         return
     keys = [em.val(a) for a in op.args[: len(table.keys)]]

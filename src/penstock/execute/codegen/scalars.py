@@ -30,7 +30,7 @@ def operator(em: Emitter, out: Source, op: Op) -> None:
             _decimal_operator(em, out, op, v, args, types)
         case "float":
             a, b = _floats(args, types)
-            out.line(f"{v} = {a} {op.known.sign} {b}")
+            out.line(f"{v} = {a} {op.traits.sign} {b}")
         case _:
             _checked(em, out, op, v, *args)
 
@@ -93,7 +93,7 @@ def _floats(args: list[str], types: list[Type]) -> list[str]:
 def _checked(em: Emitter, out: Source, op: Op, v: str, a: str, b: str) -> None:
     """a operator b, within int64."""
     em.abort(out, f"k_.{op.code}_lost({a}, {b})", "overflow")
-    out.line(f"{v} = {unfolded(a)} {op.known.sign} {b}")
+    out.line(f"{v} = {unfolded(a)} {op.traits.sign} {b}")
 
 
 # -- decimals -----------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def _decimal_operator(em: Emitter, out: Source, op: Op, v: str, args: list[str],
     a, b = args if op.code == "mul" else _aligned(em, out, v, args, types)
     if op.code != "mul" and all(t.kind == "decimal" and t.scale == types[0].scale for t in types):
         # Two numbers below 10^18 cannot leave int64.
-        out.line(f"{v} = {unfolded(a)} {op.known.sign} {b}")
+        out.line(f"{v} = {unfolded(a)} {op.traits.sign} {b}")
     else:
         _checked(em, out, op, v, a, b)
     em.abort(out, f"k_.wide({v})", "overflow")
@@ -166,12 +166,12 @@ def comparison(em: Emitter, out: Source, op: Op) -> None:
 
 def _compared(op: Op, args: list[str], left: Type, right: Type) -> str:
     a, b = args
-    kinds, sign = [left.kind, right.kind], op.known.sign
+    kinds, sign = [left.kind, right.kind], op.traits.sign
     if kinds == ["int", "float"]:
         return _against_float(op.code, a, b)
     if kinds == ["float", "int"]:
         return _against_float(FLIPPED[op.code], b, a)
-    if left.kind == "str" and op.known.orders:
+    if left.kind == "str" and op.traits.orders:
         return f"compare_text(text_at, text, {a}, {b}) {sign} 0"
     if left.scale != right.scale:
         up = [10 ** (max(left.scale, right.scale) - t.scale) for t in (left, right)]

@@ -33,7 +33,7 @@ def arithmetic(em: Emitter, out: Source, op: Op, v: str, args: list[str], types:
         a, b = (x if t == DATE else f"k_.floor_div({x}, {DAY})" for x, t in zip(args, types, strict=True))
     else:
         em.abort(out, f"k_.{op.code}_lost({a}, {b})", "overflow")
-    out.line(f"{v} = {unfolded(a)} {op.known.sign} {b}")
+    out.line(f"{v} = {unfolded(a)} {op.traits.sign} {b}")
     assert op.type is not None
     low, high = op.type.traits.limits
     em.abort(out, f"{v} < {low} or {v} > {high}", "overflow")

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 def entries(plan: Plan, ops: Iterable[Op]) -> int:
     """How many entries of the log these operations may take, each done once."""
-    changes = (op for op in ops if op.known.writes)
+    changes = (op for op in ops if op.traits.writes)
     return sum(len(plan.table(op.table).values) + 4 for op in changes)
 
 
 def room(em: Emitter, out: Source, op: Op) -> None:
     """A loop may fill the log: it leaves room for all that straight-line code writes."""
-    if not em.in_loop or not op.known.writes:
+    if not em.in_loop or not op.traits.writes:
         return
     most = entries(em.plan, (op,)) + em.straight
     _room(em, out, f"nu + {most} > undo_what.size or nt + {2 + em.straight} > touched.size")

@@ -25,7 +25,7 @@ ALIVE, WROTE, NOTED = 1, 2, 4
 def record_op(em: Emitter, out: Source, op: Op) -> None:
     v = em.val(op.id)
     table = em.plan.table(op.table)
-    if op.known.of_column:
+    if op.traits.of_column:
         _column_op(em, out, op, table)
         return
     x = em.row(op.id)
