@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.declare.limits import LONGEST
 from penstock.reader.directory import Directory, Position
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
@@ -67,6 +68,7 @@ class Thing:
     day: dt.date = ps.key()
     at: dt.datetime = ps.key()
     on: bool = ps.key()
+    gap: dt.timedelta = ps.key()
     whole_value: int = 0
     share: float = 0.0
     flag: bool = False
@@ -74,6 +76,7 @@ class Thing:
     money: ps.decimal(18, 2) = 0
     date: dt.date = dt.date(1970, 1, 1)
     moment: dt.datetime = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    wait: dt.timedelta = dt.timedelta(hours=-1)
 
 
 @types.event
@@ -84,14 +87,16 @@ class Touch:
     price: ps.decimal(9, 3)
     day: dt.date
     on: bool
+    gap: dt.timedelta
 
 
 @types.transaction
 def touch(e: Touch):
-    thing = Thing.get(e.whole, e.name, e.price, e.day, e.at, e.on)
+    thing = Thing.get(e.whole, e.name, e.price, e.day, e.at, e.on, e.gap)
     thing.share += 0.5
     thing.text = e.name
-    return {"share": thing.share, "day": e.day, "at": e.at, "on": e.on, "name": e.name}
+    thing.wait += e.gap
+    return {"wait": thing.wait, "share": thing.share, "day": e.day, "at": e.at, "on": e.on, "name": e.name}
 
 
 @pytest.fixture(scope="module")
@@ -168,9 +173,17 @@ def test_every_type_comes_through(plain: Any, pushing: Any, tmp_path: Path) -> N
     at = [dt.datetime(2024, 2, 29, 23, 59, 59, 999999 - k, tzinfo=dt.UTC) for k in range(3)]
     with types.open(path) as db:
         loaded = {"whole": -(2**63), "name": "é", "price": Decimal("-1.005"), "day": day, "at": at[0], "on": True}
+        loaded |= {"gap": LONGEST, "wait": -LONGEST}
         values = {"whole_value": 2**63 - 1, "share": float("inf"), "money": Decimal("-9999999999999999.99")}
         db.load(Thing, [{**loaded, **values, "moment": at[1], "date": dt.date(1, 1, 1)}])
-        fields = {"whole": 1, "name": "x", "price": Decimal("2.5"), "day": day, "on": False}
+        fields = {
+            "whole": 1,
+            "name": "x",
+            "price": Decimal("2.5"),
+            "day": day,
+            "on": False,
+            "gap": dt.timedelta(minutes=5),
+        }
         db.run([Touch(at=t, **fields) for t in at])
         db.run([Touch(at=at[0], **{**fields, "whole": 2})])
         expected, outcomes = db.table(Thing), db.outcomes(2)
@@ -191,6 +204,8 @@ def test_every_type_comes_through(plain: Any, pushing: Any, tmp_path: Path) -> N
             "price = 2.5",
             "price = 2.50000",
             "day = date'2024-02-29' and whole = 1",
+            "gap = interval '5' minute",
+            "gap in (interval '5' minute, interval '6' minute) and name = 'x'",
             f"at in (timestamp'{at[2].isoformat()}', timestamp'{at[1].isoformat()}', timestamp'{at[0].isoformat()}') "
             "and on = false",
         ):

@@ -1,5 +1,6 @@
 """An app on Spark: streams in, outcomes and state out, the same as the reference run on all events at once."""
 
+import datetime as dt
 import os
 import random
 import signal
@@ -268,6 +269,46 @@ def test_apply_and_load_take_static_frames(spark: Any, tmp_path: Path) -> None:
     out = bank.apply(sources, state=state)
     assert out.columns == bank.program.outcomes().names
     assert_as_reference(some, state, out.toArrow())
+
+
+def test_a_day_time_interval_is_a_timedelta(spark: Any, tmp_path: Path) -> None:
+    app = ps.App("waits")
+
+    @app.table
+    class Wait:
+        id: int = ps.key()
+        total: dt.timedelta = dt.timedelta()
+
+    @app.event
+    class Waited:
+        at: dt.datetime = ps.order()
+        id: int
+        since: dt.datetime
+        parts: list[dt.timedelta]
+        gap: dt.timedelta
+
+    @app.transaction
+    def waited(e: Waited):
+        wait = Wait.get(e.id)
+        wait.total += e.at - e.since + e.gap
+        for part in e.parts:
+            wait.total += part
+        return {"total": wait.total}
+
+    state = tmp_path / "state"
+    app.load(Wait, spark.sql("select 2L as id, interval '3' day as total"), state=state)
+    given = spark.sql(
+        "select timestamp'2024-03-01 00:00:00' as at, id, timestamp'2024-02-29 00:00:00' as since, "
+        "array(interval '-1' second, interval '2' hour) as parts, interval '0 00:00:00.000001' day to second as gap "
+        "from values (1L), (2L) as t(id)"
+    )
+    out = app.apply({Waited: given}, state=state)
+    assert out.schema["total"].dataType.typeName() == "daytimeinterval"
+    one = dt.timedelta(days=1, hours=2, seconds=-1, microseconds=1)
+    assert [row.total for row in out.collect()] == [one, one + dt.timedelta(days=3)]
+    wrong = given.withColumn("gap", given.id)
+    with pytest.raises(ps.InputError, match="column 'gap' is bigint, not timedelta"):
+        app.apply({Waited: wrong}, state=state)
 
 
 def test_paths_may_hold_spaces(spark: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
     str        UTF-8
     datetime   within Python's years, 1 to 9999; a date likewise
+    timedelta  at most so many days that int64 microseconds hold them
     decimal    no more digits than its type has
     list       such items
 
