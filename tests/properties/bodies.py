@@ -36,6 +36,9 @@ NO_TABLE, ONE_TABLE, NONE_TOUCHED, ONE_ROW, NO_ROW = 0.05, 0.1, 0.06, 0.08, 0.04
 BOUNDS = ("LOWEST", "HIGHEST", "LOWEST + 1", "HIGHEST - 2", "0", "-1", "BIG")
 # How many digits round() keeps.
 DIGITS = ("0", "1", "1", "2", "2", "3", "5", "-1", "-1", "-2", "-3", "SMALL", "12", "17", "22", "-17", "-18")
+# Ranges that are constant, and how often one is: then its turns are foreseen. How often a key is computed.
+SPANS = ("1", "2", "3", "0", "1, 4, 2", "2, -3, -2", "SMALL", "65", "HIGHEST - 1, HIGHEST", "LOWEST, HIGHEST, BIG")
+CONSTANT_RANGE, COMPUTED = 0.4, 0.25
 STRIDES = ("4611686018427387904", "-4611686018427387904", "9223372036854775807", "-9223372036854775808")
 
 
@@ -299,13 +302,31 @@ class Writer:
             hot = [f"e.{n}" for n, t in self.fields if n.startswith(f"k{table.name.lower()}{name}") and same(t, type_)]
             # A loop over a list of keys gives names of this type.
             hot += [n for n, t in self.scope.names.items() if same(t, type_) and n.startswith("x")] * 3
-            if hot and not self.chance(0.12):
+            if hot and self.chance(COMPUTED):
+                parts.append(self.from_event(type_, hot))
+            elif hot and not self.chance(0.12):
                 parts.append(self.rng.choice(hot))
             elif type_.kind == "decimal" and self.chance(0.3):
                 parts.append(self.expr(self.rng.choice((INT, dec(4))), depth))
             else:
                 parts.append(self.expr(type_, depth))
         return ", ".join(parts)
+
+    def from_event(self, type_: Type, hot: list[str]) -> str:
+        """A key that the event alone computes: of keys that others have, or of anything."""
+        kept = self.scope, self.tables, self.udfs
+        # What loops give is the event's as well, or a range's.
+        self.scope = Scope({n: t for n, t in self.scope.names.items() if n.startswith("x")})
+        self.tables, self.udfs = [], False
+        a, b = self.rng.choice(hot), self.rng.choice(hot)
+        ways = [lambda: self.expr(type_, 2), lambda: f"({a} if {self.condition(2)} else {b})"]
+        if type_.kind in ("int", "decimal"):
+            ways.append(lambda: f"({a} + {self.rng.choice(('0', '1', 'e.i1', 'e.i1 // e.i2'))})")
+        if type_.kind != "bool":
+            ways.append(lambda: f"{self.rng.choice(('min', 'max'))}({a}, {b})")
+        text = self.rng.choice(ways)()
+        self.scope, self.tables, self.udfs = kept
+        return text
 
     def access(self, table: TableShape, depth: int) -> str:
         if table.gettable and self.chance(0.5):
@@ -551,6 +572,8 @@ class Writer:
 
     def range_(self, name: str) -> tuple[str, list[str], list[str]]:
         """The head of a loop over a range; what stands before it, and what its body begins with so that it ends."""
+        if self.chance(CONSTANT_RANGE):
+            return f"for {name} in range({self.rng.choice(SPANS)}):", [], []
         roll = self.rng.random()
         if roll < 0.6:
             small, start = f"({self.expr(INT, 1)} % 5)", self.rng.choice(("-1", "0", "2"))

@@ -21,6 +21,9 @@ from settings import EXAMPLES, SEED
 from shrink import shrink
 
 from penstock import DeclarationError
+from penstock.plan.foresee import foresee
+from penstock.plan.ir import TransactionPlan
+from penstock.schedule.policy import EXPLORE, LOCKING, ON_ABORT, UNITS, Policy
 
 # Compiling dominates: a few large batches for each program cost little more than one small one.
 BATCH_SIZES = (60, 0, 60, 1)
@@ -30,6 +33,11 @@ OPERATIONS_MAX = 120
 REFUSED_MAX = 0.3
 # A program whose events nearly all abort compares little.
 COMMITTED_MIN = 0.2
+# Policies that share kernels: to compile those takes a minute, to run under one policy more takes a moment.
+POLICIES = (
+    *(tuple(Policy(explore=e, unit=u, on_abort=a, threads=3) for e in EXPLORE for a in ON_ABORT) for u in UNITS),
+    tuple(Policy.locking(scheme, threads=3) for scheme in LOCKING if scheme != "none"),
+)
 SHRINK_SECONDS = float(os.environ.get("PENSTOCK_LAW_SHRINK_SECONDS", "120"))
 
 
@@ -42,6 +50,22 @@ def test_random_program(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("number", range(EXAMPLES * 25))
 def test_many_random_programs(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _run(f"{SEED}:long:{number}", tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("number", range(EXAMPLES // 20))
+def test_random_program_under_policies(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run(f"{SEED}:policy:{number}", tmp_path, monkeypatch, most=OPERATIONS_MAX // 2, policies=_policies(number))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(EXAMPLES * 10))
+def test_many_random_programs_under_policies(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run(f"{SEED}:policies:{number}", tmp_path, monkeypatch, most=OPERATIONS_MAX, policies=_policies(number))
+
+
+def _policies(number: int) -> tuple[Policy, ...]:
+    """In turn, from others each run on."""
+    return POLICIES[(number + Random(SEED).randrange(len(POLICIES))) % len(POLICIES)]
 
 
 def test_few_programs_are_refused(tmp_path: Path) -> None:
@@ -85,13 +109,15 @@ def _trial(seed: str, module: Any) -> Trial:
     return Trial(bodies.program(seed), rows, batches, [rng.choice(FORMS) for _ in batches])
 
 
-def _drawn(seed: str, directory: Path, most: int | None) -> tuple[str, Any]:
-    """The first program from this seed on that is neither refused nor too large."""
+def _drawn(seed: str, directory: Path, most: int | None, *, computed: bool) -> tuple[str, Any]:
+    """The first program from this seed on that is neither refused nor too large; computed: and whose keys are."""
     for again in itertools.count():
         one = f"{seed}.{again}"
         try:
             module = bodies.load(bodies.program(one), directory, f"drawn_{again}")
         except DeclarationError:
+            continue
+        if computed and not all(_is_computed(t) for t in module.app.plan.transactions):
             continue
         blocks = [part.block for part in (*module.app.plan.transactions, *module.app.plan.checks)]
         if most is None or sum(1 for block in blocks for _ in block.walk()) <= most:
@@ -99,10 +125,27 @@ def _drawn(seed: str, directory: Path, most: int | None) -> tuple[str, Any]:
     raise AssertionError
 
 
-def _run(seed: str, directory: Path, monkeypatch: pytest.MonkeyPatch, most: int | None = None) -> None:
+def _is_computed(transaction: TransactionPlan) -> bool:
+    """Whether a transaction is foreseen, and some key of it is more than a field or an item of a list."""
+    found, ops = foresee(transaction), {op.id: op for op in transaction.block.walk()}
+    return found is not None and any(
+        any(ops[key].code not in ("field", "const", "item") for key in site.keys)
+        or any(ops[loop].code == "range" for loop in site.loop)
+        for site in found.sites
+    )
+
+
+def _run(
+    seed: str,
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int | None = None,
+    policies: tuple[Policy, ...] = (),
+) -> None:
+    """Without policies, under the default one: small batches then run serially."""
     # A random program is never seen again, so its machine code goes with the test's own files.
     monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(directory / "cache"))
-    seed, module = _drawn(seed, directory, most)
+    seed, module = _drawn(seed, directory, most, computed=bool(policies))
     trial = _trial(seed, module)
     attempts = 0
 
@@ -111,7 +154,8 @@ def _run(seed: str, directory: Path, monkeypatch: pytest.MonkeyPatch, most: int 
         attempts += 1
         try:
             again = bodies.load(one.source, directory, f"attempt_{attempts}")
-            agree(again.app, *_bound(one, again))
+            for policy in policies or (None,):
+                agree(again.app, *_bound(one, again), policy)
         except DeclarationError:
             return None
         except Exception as error:
@@ -128,7 +172,8 @@ def _run(seed: str, directory: Path, monkeypatch: pytest.MonkeyPatch, most: int 
 
     small = shrink(trial, still_fails, SHRINK_SECONDS)
     why = failure(small) or first
-    pytest.fail(f"seed {seed}: {why[1]}\n\nthe smallest that fails so:\n\n{small}", pytrace=False)
+    under = f" under one of {', '.join(policy.name for policy in policies)}" if policies else ""
+    pytest.fail(f"seed {seed}{under}: {why[1]}\n\nthe smallest that fails so:\n\n{small}", pytrace=False)
 
 
 def _bound(trial: Trial, module: Any) -> tuple[dict[str, Any], list[Any]]:

@@ -1,4 +1,4 @@
-"""A key that the event computes or a constant range counts is foreseen; one of two lists, or from state, is not."""
+"""What the event computes and a constant range counts is a key foreseen; two lists at once, or state, are not."""
 
 import penstock as ps
 

@@ -1,10 +1,12 @@
 """What `explain` and `why` say of a transaction's keys is what its schedule does."""
 
 import importlib.util
+from decimal import Decimal
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import penstock as ps
@@ -275,6 +277,44 @@ def test_a_range_is_foreseen_as_long_as_its_turns_are_few(tmp_path: Path) -> Non
     assert foresee(body(f"for i in range({MOST_TURNS + 1}):", "    A.get(e.x).n += i")) is not None
     both = body(f"for i in range({MOST_TURNS}):", "    for k in range(2):", "        A.get(i + k).n += 1")
     assert foresee(both) is None
+
+
+under = ps.App("under")
+
+
+@under.table
+class Share:
+    id: ps.decimal(18, 0) = ps.key()
+    n: int = 0
+
+
+@under.event
+class Divide:
+    ts: int = ps.order()
+    whole: ps.decimal(18, 2)
+    by: ps.decimal(18, 2)
+    parts: list[ps.decimal(18, 2)]
+
+
+@under.transaction
+def divide(e: Divide):
+    Share.get(e.whole // e.by).n += 1
+    for part in e.parts:
+        Share.get(part // e.by).n += 1
+
+
+def test_what_lies_under_a_null_is_not_computed_with() -> None:
+    """-(2**63) is no decimal(18, 2), and arithmetic may rely on that."""
+    size, lowest = 40, (-(2**63)).to_bytes(16, "little", signed=True)
+    hidden = pa.py_buffer(lowest * size)
+    nothing = pa.Array.from_buffers(pa.decimal128(18, 2), size, [pa.py_buffer(bytes(size)), hidden])
+    parts = pa.ListArray.from_arrays(pa.array(range(size + 1), pa.int32()), nothing)
+    whole = pa.array([Decimal(1)] * size, pa.decimal128(18, 2))
+    by = pa.array([Decimal("-0.01")] * size, pa.decimal128(18, 2))
+    for policy in (Policy(threads=2), Policy.locking("lal", 2)):
+        for fields in ([nothing, by, parts], [whole, by, parts]):
+            table = pa.table([pa.array(range(size)), *fields], names=["ts", "whole", "by", "parts"])
+            check(under, batches=[{Divide: table}], policy=policy)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

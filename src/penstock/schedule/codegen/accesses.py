@@ -1,6 +1,6 @@
 """The source of `accesses`: the entries of a range of events, and which record each means.
 
-It goes over the events up to three times:
+The keys are the event's fields, or made of them (keys.py). It goes over the events up to three times:
 
     COUNT   how many entries each event has, where lists make that differ
     FIND    the row of each entry's key, from the index; it may be MISSING, or NEVER there in this batch

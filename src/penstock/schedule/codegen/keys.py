@@ -2,38 +2,50 @@
 computed of these.
 
 A key is made before the event runs, whatever guards it there and whatever would have aborted the event on the way. So
-nothing here aborts: where an operation would, its value is whatever it is, and the record that this leads to is one
-that the event does not reach. The event itself computes its keys again, as the serial kernel does, and aborts where
-that does.
+nothing here aborts: what cannot be computed is zero, and the record that this leads to is one that the event does not
+reach. The event itself computes its keys again, as the serial kernel does, and aborts where that does.
 """
 
 from __future__ import annotations
 
 from penstock.execute.codegen.emitter import Emitter
-from penstock.execute.codegen.source import Source
+from penstock.execute.codegen.source import Source, zero
 from penstock.plan.foresee import AccessSet, Site
 from penstock.plan.ir import Block, Op
 from penstock.schedule.codegen.entries import parted
 
 
 class KeyEmitter(Emitter):
-    """Operations of which none aborts: each that could is in a one-turn loop of its own, and leaves that."""
+    """Operations of which none aborts: each that could is in a one-turn loop of its own, and leaves that with a zero.
+
+    What lies under a null may be no value of its type, on which arithmetic relies: it is zero as well.
+    """
+
+    def total(self, out: Source, op: Op) -> None:
+        if op.code == "field":
+            self.given(out, op, op.name, f"e{self.event}_{op.name}[j]")
+        elif op.code == "list" or not op.may_abort:
+            self.op(out, op)
+        else:
+            self.failing = op
+            self.zeros(out, op)
+            out.line("while True:")
+            with out.indented():
+                self.op(out, op)
+                out.line("break")
+
+    def given(self, out: Source, op: Op, field: str, value: str) -> None:
+        """A value of a field, or zero where that is null."""
+        assert op.type is not None
+        ok = f"ok{self.event}_{field}"
+        out.line(f"{self.val(op.id)} = {value} if {ok}.size == 0 or {ok}[j] else {zero(op.type)}")
 
     def end(self, out: Source, code: int, why: str) -> None:
+        self.zeros(out, self.failing)
         out.line("break")
 
     def null_test(self, out: Source, op: Op) -> None:
-        pass
-
-    def total(self, out: Source, op: Op) -> None:
-        if not op.may_abort or op.code in ("field", "list"):
-            self.op(out, op)
-            return
-        self.zeros(out, op)
-        out.line("while True:")
-        with out.indented():
-            self.op(out, op)
-            out.line("break")
+        """Of a list that is null, the length is what it seems to be, and items are zero."""
 
 
 class Keys:
@@ -55,10 +67,17 @@ class Keys:
         plain = {key: text for key in site.keys if (text := self._plain(key, turns))}
         for op in self._made_of([key for key in site.keys if key not in plain]):
             if op.code == "item":
-                out.line(f"{em.val(op.id)} = {self._plain(op.id, turns)}")
+                self._item(out, op, self._plain(op.id, turns))
             elif op.code != "const":
                 em.total(out, op)
         return [plain.get(key) or em.val(key) for key in site.keys]
+
+    def _item(self, out: Source, op: Op, value: str) -> None:
+        loop = self.owner[op.id]
+        if loop.code == "range":
+            out.line(f"{self.emitter.val(op.id)} = {value}")
+        else:
+            self.emitter.given(out, op, self.ops[loop.args[op.const]].name, value)
 
     def _made_of(self, values: list[int]) -> list[Op]:
         """The operations that make these values, in program order."""
