@@ -27,6 +27,7 @@ NAMES = (
     "numbers",
     "short_circuit",
     "spans",
+    "times",
     "udfs",
 )
 
