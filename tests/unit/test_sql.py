@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -297,3 +298,14 @@ def test_a_database_is_asked_the_same_way(ask: Callable[..., View]) -> None:
         ask(db).sql("copy account to 'x.csv'", allow_files=True)
         assert os.path.exists("x.csv")
         assert db.sql("from account", version=0, allow_files=True).num_rows == 1
+
+
+def test_a_timedelta_that_sql_cannot_give_back_is_refused() -> None:
+    spans = [datetime.timedelta(days=days) for days in (106_751, -106_751, 106_752, -106_752)]
+    view = View(7, {"Timer": pa.table({"k": [0, 1, 2, 3], "span": pa.array(spans, pa.duration("us"))})})
+    assert len(view.sql("select k, span from timer where k < 2")) == 2
+    for k in (2, 3):
+        with pytest.raises(InputError, match=r"'span' a timedelta of more than 292 years.*ask for epoch_us\(span\)"):
+            view.sql(f"select k, span from timer where k = {k}")
+    found = view.sql("select epoch_us(span) as us from timer order by k")
+    assert found["us"].to_pylist() == [span // datetime.timedelta(microseconds=1) for span in spans]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -41,6 +41,8 @@ _THEN = ("set enable_external_access = false", "set lock_configuration = true")
 _READING = frozenset(
     {"", "desc", "describe", "from", "pivot", "pivot_wider", "select", "show", "summarize", "table", "values", "with"}
 )
+# Microseconds whose nanoseconds an int64 holds.
+_LONGEST_US = (2**63 - 1) // 1000
 _WHOLE = "for DuckDB whole, files and all, ask with allow_files=True (penstock query --allow-files)"
 
 
@@ -60,7 +62,9 @@ def read(tables: Mapping[str, pa.Table], query: str, *, allow_files: bool = Fals
                 _check_reads(connection, statements)
             for name, table in tables.items():
                 connection.register(name, table)
-            return connection.sql(query if allow_files else statements[0]).to_arrow_table()
+            found = connection.sql(query if allow_files else statements[0])
+            _check_intervals(found)
+            return found.to_arrow_table()
     except duckdb.OutOfMemoryException as error:
         remedy = "ask for less of it" + ("" if allow_files else f", or let it use the disk: {_WHOLE}")
         raise InputError(f"the query needs more memory than there is; {remedy}") from error
@@ -68,6 +72,20 @@ def read(tables: Mapping[str, pa.Table], query: str, *, allow_files: bool = Fals
         raise InputError(f"a query reads tables, and nothing else: {_first_line(error)}; {_WHOLE}") from error
     except duckdb.Error as error:
         raise InputError(f"the query failed: {_first_line(error)}") from error
+
+
+def _check_intervals(found: Any) -> None:
+    """DuckDB gives an interval to Arrow in nanoseconds, and where these are too many, other ones: it says nothing."""
+    if found is None:  # a statement that gives no rows
+        return
+    for place, (name, kind) in enumerate(zip(found.columns, found.types, strict=True), 1):
+        if str(kind) == "INTERVAL":
+            ((longest,),) = found.aggregate(f"max(abs(epoch_us(#{place})))").fetchall()
+            if longest is not None and longest > _LONGEST_US:
+                raise InputError(
+                    f"the query gives in column '{name}' a timedelta of more than 292 years, which SQL cannot give back; "
+                    f"ask for epoch_us({name}), its microseconds"
+                )
 
 
 def _check_text(query: object) -> None:
