@@ -170,7 +170,7 @@ def test_errors_that_are_kept_hold_no_files_open(path: Path) -> None:
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_a_batch_that_ran_and_was_not_committed_is_not_seen(error: type[BaseException], filled: Any) -> None:
     for db in (filled, _in_memory()):
-        with call_in(Database._execute, "return Prepared", error).watching(), pytest.raises(error) as raised:
+        with call_in(Database._execute, "return PendingBatch", error).watching(), pytest.raises(error) as raised:
             db.run(batch(0), id=0)
         assert getattr(raised.value, "committed", False) is False
         for ask in (lambda db=db: db.table(Account), lambda db=db: db.run(batch(0), id=0)):
@@ -223,8 +223,8 @@ def test_no_memory_while_a_directory_is_opened_leaves_it_unlocked(path: Path) ->
 
 def test_a_store_that_nobody_got_to_keep_gives_up_its_lock(path: Path, without_gc: None) -> None:
     with bank.open() as memory:
-        DurableStore(memory.program, memory._engine.kernel, path)  # Ctrl-C came before it was kept.
-    DurableStore(memory.program, memory._engine.kernel, path).close(None)
+        DurableStore(memory._engine, path)  # Ctrl-C came before it was kept.
+    DurableStore(memory._engine, path).close(None)
 
 
 def test_strings_keep_their_numbers_where_nobody_hears_of_new_ones() -> None:

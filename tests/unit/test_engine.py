@@ -807,3 +807,13 @@ def test_a_database_asks_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "keep_what_is_freed", lambda: asked.append(True))
     with bank.open():
         assert asked
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["memory", "durable"])
+def test_the_newest_batch_id_is_told(tmp_path: Path, durable: bool) -> None:
+    with bank.open(tmp_path / "state" if durable else None) as db:
+        assert db.last_id is None
+        db.load(Account, ACCOUNTS)
+        db.run(transfers(1, 2), id=7)
+        db.run(transfers(3, 2))
+        assert db.last_id == 7

@@ -8,19 +8,19 @@ import pytest
 
 import penstock as ps
 from penstock.plan import build
-from penstock.plan.passes import PASSES, loosen, prune, settle, share, undo
+from penstock.plan.passes import PASSES, convert_returns, loosen, prune, share, undo
 from penstock.testing import assert_same_outcomes, assert_same_tables
 
-# settle is part of what a program means: it converts what is returned. The others only make it quicker.
+# convert_returns is part of what a program means: it converts what is returned. The others only make it quicker.
 CHOICES = {
-    "settle": (settle,),
-    "share": (settle, share),
-    "loosen": (settle, loosen),
-    "prune": (settle, prune),
-    "undo": (settle, undo),
-    "share, prune": (settle, share, prune),
-    "loosen, prune": (settle, loosen, prune),
-    "share, loosen, prune": (settle, share, loosen, prune),
+    "convert_returns": (convert_returns,),
+    "share": (convert_returns, share),
+    "loosen": (convert_returns, loosen),
+    "prune": (convert_returns, prune),
+    "undo": (convert_returns, undo),
+    "share, prune": (convert_returns, share, prune),
+    "loosen, prune": (convert_returns, loosen, prune),
+    "share, loosen, prune": (convert_returns, share, loosen, prune),
     "all": PASSES,
 }
 
@@ -275,7 +275,7 @@ def test_passes_make_plans_shorter() -> None:
         return sum(1 for t in app.plan.transactions for _ in t.block.walk())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "PASSES", (settle,))
+        patch.setattr(build, "PASSES", (convert_returns,))
         long = {name: size(make()[0]) for name, make in PROGRAMS.items()}
     for name, make in PROGRAMS.items():
         assert size(make()[0]) < long[name]

@@ -1,6 +1,6 @@
 """The Arrow border: what a user hands in, as Arrow tables of exactly the declared shape.
 
-    run(batch)                     events()   [Arrived(event, table, arrival), ...]
+    run(batch)                     events()   [EventBatch(event, table, arrival), ...]
       [Transfer(...), Top(...)]   --------->    one for each type of event in the batch;
       {Transfer: table, ...}                    arrival is each row's place in the batch
     load(Account, rows)            rows()

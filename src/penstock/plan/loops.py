@@ -53,11 +53,11 @@ def lower(lo: Lowering, node: ast.For) -> None:
         found = loop.turn(assumed)
         lo.env, lo.path, lo.left, lo.exits = before
         lo.dead = False
-        if found.settled == assumed:
+        if found.shapes == assumed:
             break
         lo.count, lo.returns = count, returns
         del lo.ops[mark:]
-        assumed = found.settled
+        assumed = found.shapes
     lo.depth -= 1
     loop.finish(found)
 
@@ -69,7 +69,7 @@ class _Turn:
     op: Op
     after: dict[str, Binding]  # the carried names, behind the loop
     returned: int | None  # a bool, behind the loop: some turn returned
-    settled: Shapes
+    shapes: Shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,12 @@ class _Loop:
         self.bind_items()
         lo.block(self.node.body)
         nexts, until, returned = self.end_of_turn()
-        settled = {
-            n: [self.settle(n, *three) for three in zip(self.flat(n), phis[n], nexts[n], strict=True)] for n in assumed
+        shapes = {
+            n: [self.carry_shape(n, *three) for three in zip(self.flat(n), phis[n], nexts[n], strict=True)]
+            for n in assumed
         }
         carries = []
-        if settled == assumed:
+        if shapes == assumed:
             for n in assumed:
                 for phi, init, last in zip(phis[n], inits[n], nexts[n], strict=True):
                     carries.append(Carry(phi.id, phi.type, init.id, lo.bend(last, phi.type).id))
@@ -106,7 +107,7 @@ class _Loop:
             flag = lo.fresh(BOOL)
             carries.append(Carry(flag, BOOL, lo.const(False, BOOL).id, returned))
         op = replace(self.head, id=lo.fresh(BOOL), body=body, carries=tuple(carries), until=until)
-        return _Turn(op, after, flag, settled)
+        return _Turn(op, after, flag, shapes)
 
     def flat(self, name: str) -> list[Val]:
         return _flat(self.carried[name])
@@ -123,7 +124,7 @@ class _Loop:
         for k, (name, type_) in enumerate(zip(names, self.items, strict=True)):
             self.lo.store(name, self.lo.value("item", type_, node=self.node, const=k, guard=None))
 
-    def settle(self, name: str, first: Val, phi: Val, last: Val) -> Shape:
+    def carry_shape(self, name: str, first: Val, phi: Val, last: Val) -> Shape:
         """What a carry must be, given how it starts and how a turn leaves it."""
         if last.id == phi.id:
             return _shape(phi)

@@ -1,6 +1,6 @@
 """Passes over a plan, in order: each takes a plan and gives a plan that means the same.
 
-settle   convert returned values to the type that their field has in the whole app
+convert_returns   convert returned values to the type that their field has in the whole app
 share    look a record or a field up once, where nothing in between can have changed it
 loosen   drop guards from cheap operations that can neither abort nor be seen
 prune    drop values that nobody uses
@@ -24,15 +24,17 @@ def _each_block(plan: Plan, rewrite: Callable[[Block], Block]) -> Plan:
     )
 
 
-# -- settle -------------------------------------------------------------------------------------
+# -- convert_returns -------------------------------------------------------------------------------------
 
 
-def settle(plan: Plan) -> Plan:
+def convert_returns(plan: Plan) -> Plan:
     fields = dict(plan.program.returns)
-    return replace(plan, transactions=tuple(replace(t, block=_settle(t.block, fields)) for t in plan.transactions))
+    return replace(
+        plan, transactions=tuple(replace(t, block=_convert_returns(t.block, fields)) for t in plan.transactions)
+    )
 
 
-def _settle(block: Block, fields: dict[str, Type]) -> Block:
+def _convert_returns(block: Block, fields: dict[str, Type]) -> Block:
     types = {op.id: op.type for op in block.walk()}
     types |= {c.id: c.type for op in block.walk() for c in op.carries}
     numbers = iter(range(max(types, default=0) + 1, 10**9))
@@ -218,4 +220,4 @@ def undo(plan: Plan) -> Plan:
     return replace(plan, transactions=tuple(replace(t, block=one(t.block)) for t in plan.transactions))
 
 
-PASSES = (settle, share, loosen, prune, undo)
+PASSES = (convert_returns, share, loosen, prune, undo)

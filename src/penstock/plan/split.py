@@ -1,14 +1,15 @@
-"""A transaction cut into pieces, one for each record that it reaches, which threads may run apart.
+"""A transaction split into fragments, one for each record that it reaches, which threads may run apart.
 
 Every operation has one home: what touches a record is at home with it, what is computed from one record's values
 stays there, what needs several goes to the last of them. What the event alone gives is computed wherever it is
-needed. A value that is needed away from home is exported; pieces that need each other are one.
+needed. A value that is needed away from home is exported; fragments that need each other are one.
 
-    transfer(src, dst, amount)      piece 0   src: missing? enough? src.balance -= amount
-                                    piece 1   dst: missing? dst.balance += amount
+    transfer(src, dst, amount)      fragment 0   src: missing? enough? src.balance -= amount
+                                    fragment 1   dst: missing? dst.balance += amount
 
-A transaction with a loop, or with one record, or whose pieces all need each other, is not cut; nor is one with very
-many records or operations: each piece is compiled beside the whole, and computes for itself what the event alone gives.
+A transaction with a loop, or with one record, or whose fragments all need each other, is not split; nor is one with
+very many records or operations: each fragment is compiled beside the whole, and computes for itself what the event
+alone gives.
 """
 
 from __future__ import annotations
@@ -18,26 +19,26 @@ from dataclasses import dataclass
 from penstock.plan.foresee import AccessSet, foresee
 from penstock.plan.ir import Op, Plan, TransactionPlan
 
-_MOST_PIECES, _MOST_OPERATIONS = 6, 200
+_MOST_FRAGMENTS, _MOST_OPERATIONS = 6, 200
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
     sites: tuple[int, ...]  # numbers among the transaction's sites
     ops: tuple[Op, ...]  # what it runs, in program order; what the event alone gives may stand in several
-    imports: frozenset[int]  # values that other pieces compute
+    imports: frozenset[int]  # values that other fragments compute
     may_abort: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    pieces: tuple[Fragment, ...]
+    fragments: tuple[Fragment, ...]
     edges: tuple[tuple[int, int], ...]  # (from, to): the first computes what the second needs; from < to
-    exports: tuple[int, ...]  # values that pieces hand over
+    exports: tuple[int, ...]  # values that fragments hand over
     positions: dict[int, int]  # operation -> its place in the program
 
 
-def cut(plan: Plan, transaction: TransactionPlan) -> Split | None:
+def split(plan: Plan, transaction: TransactionPlan) -> Split | None:
     foresight = foresee(transaction)
     if foresight is None or len(foresight.sites) < 2 or any(op.is_loop for op in transaction.block.ops):
         return None
@@ -45,9 +46,9 @@ def cut(plan: Plan, transaction: TransactionPlan) -> Split | None:
         return None
     homes = _Homes(transaction, foresight)
     groups = _merged(len(foresight.sites), homes.needs())
-    if not 2 <= len(set(groups)) <= _MOST_PIECES:
+    if not 2 <= len(set(groups)) <= _MOST_FRAGMENTS:
         return None
-    return _Cutter(plan, transaction, foresight, homes, groups).cut()
+    return _Splitter(plan, transaction, foresight, homes, groups).split()
 
 
 class _Homes:
@@ -101,27 +102,27 @@ class _Homes:
         }
 
 
-class _Cutter:
+class _Splitter:
     def __init__(
         self, plan: Plan, transaction: TransactionPlan, foresight: AccessSet, homes: _Homes, groups: list[int]
     ) -> None:
         self.plan, self.transaction, self.foresight, self.homes = plan, transaction, foresight, homes
         self.groups = groups
 
-    def cut(self) -> Split:
+    def split(self) -> Split:
         ops = self.transaction.block.ops
         place = {op.id: self.groups[self.homes.home[op.id]] for op in ops if op.id in self.homes.home}
         exports: dict[int, None] = {}
-        pieces = []
+        fragments = []
         edges = set()
         for number in range(max(self.groups) + 1):
             own = [op for op in ops if place.get(op.id) == number]
             imports = {a for op in own for a in _used(op) if place.get(a, number) != number}
             exports |= dict.fromkeys(sorted(imports))
             edges |= {(place[a], number) for a in imports}
-            pieces.append(self._piece(number, own, imports))
+            fragments.append(self._piece(number, own, imports))
         positions = {op.id: n for n, op in enumerate(ops)}
-        return Split(tuple(pieces), tuple(sorted(edges)), tuple(exports), positions)
+        return Split(tuple(fragments), tuple(sorted(edges)), tuple(exports), positions)
 
     def _piece(self, number: int, own: list[Op], imports: set[int]) -> Fragment:
         wanted = {op.id for op in own} | self._everywhere(own)
@@ -129,12 +130,12 @@ class _Cutter:
         sites = tuple(n for n, group in enumerate(self.groups) if group == number)
         written = {self.foresight.sites[n].table for n in sites if self.foresight.sites[n].writes}
         checked = any(self.plan.checks_of(table) for table in written)
-        # What every piece finds out alike is decided by the first.
+        # What every fragment finds out alike is decided by the first.
         decisive = ops if number == 0 else own
         return Fragment(sites, ops, frozenset(imports), checked or any(_aborts(op) for op in decisive))
 
     def _everywhere(self, own: list[Op]) -> set[int]:
-        """What a piece computes for itself: what it needs, and whether the event alone aborts the transaction."""
+        """What a fragment computes for itself: what it needs, and whether the event alone aborts the transaction."""
         todo = [a for op in own for a in _used(op)]
         todo += [op.id for op in self.transaction.block.ops if op.id in self.homes.everywhere and op.may_abort]
         found: set[int] = set()

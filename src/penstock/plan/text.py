@@ -33,6 +33,8 @@ class Texts:
             case _ if "column" in op.traits.reads:
                 row = self.ops[op.args[0]]
                 return f"{op.table}[{self.join(row.args)}].{op.name}" if row.code != "self" else f"self.{op.name}"
+            case "call":
+                return f"{op.name}({self.join(op.args)})"
             case "len":
                 return f"len(e.{self.ops[op.args[0]].name})"
             case "neg" | "abs":

@@ -198,7 +198,7 @@ class Adaptive:
             cost=self.price.one or 0.0,
             threads=threads,
             accesses=self._lists * reached,
-            cut=self.executors.graph.cuts.any,
+            cut=self.executors.graph.splits.any,
             abort_ratio=self.alike.abort_ratio,
         )
 
@@ -252,7 +252,7 @@ class Adaptive:
         """What a batch that ran by a graph says of an event's cost."""
         one, ratio = batch.ran / batch.count, _aborted(batch.running, batch.start)
         if batch.policy.unit != "transaction":
-            one *= 1 - STOPPED * ratio  # the serial loop would have stopped where a piece aborts
+            one *= 1 - STOPPED * ratio  # the serial loop would have stopped where a fragment aborts
         self.price.ran_by_graph(batch.policy.name, one, batch.accesses, ratio, batch.policy.threads)
 
     def _learn(self, features: Features, batch: Batch, spent: dict[str, float]) -> None:

@@ -1,6 +1,6 @@
-"""Chains as tasks: all pieces that touch one record, in order; chains that wait for each other in a circle are one.
+"""Chains as tasks: all fragments that touch one record, in order; chains that wait for each other in a circle are one.
 
-Two pieces on one record are in one task whatever they wait for, so only what pieces of one event owe each other
+Two fragments on one record are in one task whatever they wait for, so only what fragments of one event owe each other
 leads from chain to chain: values that are handed over and, where a version may be seen only once its event is
 decided, decisions.
 """
@@ -16,18 +16,18 @@ from penstock.state.jit import borrowed, kernel
 
 
 class Chains(NamedTuple):
-    task: Any  # piece -> task; tasks are numbered so that who waits comes after
-    members: Any  # task -> where its pieces begin in `run`; one more at the end
-    run: Any  # pieces by task, each task's in order
+    task: Any  # fragment -> task; tasks are numbered so that who waits comes after
+    members: Any  # task -> where its fragments begin in `run`; one more at the end
+    run: Any  # fragments by task, each task's in order
     depth: Any
-    height: Any  # pieces on the longest path that begins with a task
+    height: Any  # fragments on the longest path that begins with a task
     pending: Any  # how often a task will be told that something it waits for is done
     cyclic: Any  # whether chains had to be merged
 
 
 def chains(memory: GraphBuffers, g: Graph, p: Fragments) -> Chains:
-    pieces = p.owner.size
-    group = memory.take("group", pieces)
+    fragments = p.owner.size
+    group = memory.take("group", fragments)
     groups = int(_groups(g, p, group))
     source, target = _edges(p, group)
     first = np.zeros(groups + 1, np.int64)
@@ -47,7 +47,7 @@ def chains(memory: GraphBuffers, g: Graph, p: Fragments) -> Chains:
 
 @kernel
 def _groups(g: Graph, p: Fragments, group: Any) -> Any:
-    """Pieces that touch the same record have the same group; how many groups there are."""
+    """Fragments that touch the same record have the same group; how many groups there are."""
     g, p = borrowed(g), borrowed(p)
     parent = np.arange(group.size)
     for e in range(g.record.size):

@@ -47,8 +47,9 @@ _TRODDEN = {"bfs": 0.0, "dfs": 1.0, "ready": 0.5}
 # path, if nearly all of it lies with others; and every step of it takes so much longer, in seconds.
 _OTHERS, _HANDED = 2.0, 2e-6
 # Where a record is hot, tasks pass through the common heap, and threads wait for its lock: seconds of an access for two
-# threads, and how that grows with more; less if fewer accesses a second are to be done than would keep it busy. Pieces
-# of a transaction pass through it one by one. (Not lazy operations: who runs a hot record's makes its next one ready.)
+# threads, and how that grows with more; less if fewer accesses a second are to be done than would keep it busy. The
+# fragments of a transaction pass through it one by one. (Not lazy operations: who runs a hot record's makes its next
+# one ready.)
 _HEAP, _CROWD, _BUSY, _PIECES = 10e-9, 0.95, 8e6, 1.5
 # Accesses to a hot record that only read it need not wait for each other, so the longest path may be shorter than they
 # are many; up to so many times, for it is that of a part of the events only.
@@ -63,7 +64,7 @@ class Features:
     cost: float  # seconds of one event
     threads: int
     accesses: float = 0.0  # records that an event reaches, on average
-    cut: bool = False  # whether transactions can run in pieces
+    cut: bool = False  # whether transactions can run in fragments
     abort_ratio: float = 0.0  # of recent batches
     chain: int = 0  # accesses to the record that is wanted most
     path: float = 0.0  # events on the longest path of whole events; 0: not binding, nor are those that follow
@@ -79,7 +80,7 @@ class Features:
         return self.events * self.accesses
 
     @property
-    def pieces(self) -> float:
+    def fragments(self) -> float:
         """Seconds of all operations, if those of an event that aborts run to their end."""
         return self.work / (1 - STOPPED * self.abort_ratio)
 
@@ -95,7 +96,7 @@ class Choice:
 class _Candidate:
     name: str
     explore: str
-    pieces: bool
+    fragments: bool
     lazy: bool
 
 
@@ -114,7 +115,7 @@ _ALL = (
 
 
 def _candidates(f: Features) -> tuple[_Candidate, ...]:
-    return _ALL if f.cut and f.path else _WHOLE  # where nothing waits, pieces have nothing to gain
+    return _ALL if f.cut and f.path else _WHOLE  # where nothing waits, fragments have nothing to gain
 
 
 @dataclass(slots=True)
@@ -183,9 +184,9 @@ class Chooser:
 
     def _seconds(self, f: Features, one: _Candidate) -> float:
         own = self.costs.of(one.name, f.threads, f.events)
-        exploring = _exploring(f, one.explore, one.pieces, one.lazy, own)
+        exploring = _exploring(f, one.explore, one.fragments, one.lazy, own)
         if one.lazy:
-            by = redone(one.explore, f.pieces / max(1.0, f.entries), f.threads)
+            by = redone(one.explore, f.fragments / max(1.0, f.entries), f.threads)
             again = _exploring(f, by, True, False, own)
             exploring += min(1.0, _DRAGGED * f.abort_ratio) * again
         return own.start + f.entries * own.entry + exploring
@@ -199,19 +200,19 @@ class Chooser:
         )
 
 
-def _exploring(f: Features, explore: str, pieces: bool, lazy: bool, own: Cost) -> float:
-    trodden = 0.0 if pieces else _TRODDEN[explore] * min(1.0, 6 * f.chain * f.threads / f.events)
-    work = (f.pieces if pieces else f.work) + f.entries * (own.versions + own.exploring * (1 - trodden))
-    step = work / max(1.0, f.entries if pieces else f.events)  # of a path
+def _exploring(f: Features, explore: str, fragments: bool, lazy: bool, own: Cost) -> float:
+    trodden = 0.0 if fragments else _TRODDEN[explore] * min(1.0, 6 * f.chain * f.threads / f.events)
+    work = (f.fragments if fragments else f.work) + f.entries * (own.versions + own.exploring * (1 - trodden))
+    step = work / max(1.0, f.entries if fragments else f.events)  # of a path
     steps = f.chain if lazy else max(f.chain, f.path)
-    if not pieces and _READERS * f.path >= f.chain:
+    if not fragments and _READERS * f.path >= f.chain:
         steps = f.path
     others, shared = 1 - 1 / f.threads, work / f.threads
     if explore == "bfs":
         barrier = _BARRIER * (f.threads - 1) ** _ALL_ARRIVE
-        if f.rounds and not pieces:
+        if f.rounds and not fragments:
             return f.rounds * step + f.strata * barrier
-        return shared + steps * (barrier + (step if pieces else others * step / 2))
+        return shared + steps * (barrier + (step if fragments else others * step / 2))
     path = steps * step
     if explore == "dfs":
         return max(shared + _OTHERS * others**3 * (path + steps * _HANDED), path * (1 + others**2))
@@ -219,7 +220,7 @@ def _exploring(f: Features, explore: str, pieces: bool, lazy: bool, own: Cost) -
         return max(shared, path)
     hot = min(1.0, 4 * f.chain * f.threads / f.events)
     busy = min(1.0, f.entries / (_BUSY * max(shared, path)))
-    crowd = f.entries * _HEAP * (f.threads - 1) ** _CROWD * (_PIECES * f.accesses if pieces else 1.0)
+    crowd = f.entries * _HEAP * (f.threads - 1) ** _CROWD * (_PIECES * f.accesses if fragments else 1.0)
     return max(shared, path) + hot * busy * crowd
 
 

@@ -51,7 +51,7 @@ class Executors:
         program = self.kernel.plan.program
         batch, tables = order(program, []), Tables(program)
         running = self.kernel.begin(tables, batch, self.kernel.encode(tables, batch), 0)
-        for unit in ("transaction", "operation") if other.cuts.any else ("transaction",):
+        for unit in ("transaction", "operation") if other.splits.any else ("transaction",):
             for explore in EXPLORE:
                 other.warm(running, Policy(explore=explore, unit=unit, threads=threads))
         other.team.close()

@@ -13,27 +13,34 @@ from penstock.schedule.policy import Policy
 
 def explain(
     graph: Graph,
-    pieces: Fragments,
+    fragments: Fragments,
     policy: Policy,
     titles: list[str],
     record: Callable[[int], str],
     task: Any,
 ) -> str:
-    """titles: each event as text; record: an entry's record as text; task: piece -> task, empty if each is one."""
-    return "\n".join(_Explainer(graph, pieces, policy, titles, record, task).lines()) + "\n"
+    """titles: each event as text; record: an entry's record as text; task: fragment -> task, empty if each is one."""
+    return "\n".join(_Explainer(graph, fragments, policy, titles, record, task).lines()) + "\n"
 
 
 class _Explainer:
     def __init__(
         self,
         graph: Graph,
-        pieces: Fragments,
+        fragments: Fragments,
         policy: Policy,
         titles: list[str],
         record: Callable[[int], str],
         task: Any,
     ) -> None:
-        self.g, self.p, self.policy, self.titles, self.record, self.task = graph, pieces, policy, titles, record, task
+        self.g, self.p, self.policy, self.titles, self.record, self.task = (
+            graph,
+            fragments,
+            policy,
+            titles,
+            record,
+            task,
+        )
 
     def lines(self) -> list[str]:
         events = len(self.titles)
@@ -48,16 +55,18 @@ class _Explainer:
         cut = self.p.shape[i] > 0
         out = [f"  #{i} {title}"]
         for e in range(self.g.first[i], self.g.first[i + 1]):
-            place = f" in {self.piece(self.p.of[e])}" if cut else ""
+            place = f" in {self.fragment(self.p.of[e])}" if cut else ""
             out.append(
                 f"      [{e}] {'writes' if self.g.writes[e] else 'reads'} {self.record(e)}{place}: {self.sees(e)}"
             )
         shape = self.p.shape[i]
         for d in range(self.p.edges[shape], self.p.edges[shape + 1]):
-            a, b = (self.piece(self.p.first[i] + k) for k in (self.p.source[d], self.p.target[d]))
+            a, b = (self.fragment(self.p.first[i] + k) for k in (self.p.source[d], self.p.target[d]))
             out.append(f"      {b} needs what {a} computes (parametric)")
         if cut and self.p.cautious[0]:
-            deciding = [self.piece(self.p.first[i] + k) for k in range(self.p.size[shape]) if self.p.decides[shape, k]]
+            deciding = [
+                self.fragment(self.p.first[i] + k) for k in range(self.p.size[shape]) if self.p.decides[shape, k]
+            ]
             if deciding:
                 out.append(f"      decided once {', '.join(deciding)} have run (logical)")
         return out
@@ -68,9 +77,9 @@ class _Explainer:
         w = self.g.prev[e]
         return "sees the state before the batch" if w < 0 else f"after [{w}] of #{self.g.event[w]} (temporal)"
 
-    def piece(self, piece: Any) -> str:
-        i = int(self.p.owner[piece])
-        return f"#{i}.{piece - int(self.p.first[i])}" if self.p.shape[i] else f"#{i}"
+    def fragment(self, fragment: Any) -> str:
+        i = int(self.p.owner[fragment])
+        return f"#{i}.{fragment - int(self.p.first[i])}" if self.p.shape[i] else f"#{i}"
 
     def chains(self) -> list[str]:
         out = []
@@ -90,7 +99,7 @@ class _Explainer:
         depth = np.zeros(self.p.owner.size, np.int64)
         everything = np.ones(len(self.titles), np.uint8)
         levels = int(depths(self.g, self.p, everything, depth, np.zeros(len(self.titles), np.int64)))
-        strata = [[self.piece(k) for k in np.flatnonzero(depth == level)] for level in range(levels)]
+        strata = [[self.fragment(k) for k in np.flatnonzero(depth == level)] for level in range(levels)]
         match self.policy.explore:
             case "bfs":
                 return ["strata, with a barrier after each", *(f"  {k}: {' '.join(s)}" for k, s in enumerate(strata))]
@@ -103,5 +112,5 @@ class _Explainer:
     def groups(self) -> list[str]:
         out = ["chains as tasks; who waits for whom in a circle is one"]
         for task in range(int(self.task.max(initial=-1)) + 1):
-            out.append(f"  task {task}: {' '.join(self.piece(k) for k in np.flatnonzero(self.task == task))}")
+            out.append(f"  task {task}: {' '.join(self.fragment(k) for k in np.flatnonzero(self.task == task))}")
         return out

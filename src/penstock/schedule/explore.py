@@ -6,7 +6,7 @@
             threads without work take. Tasks that begin the longest paths go first: a record that everyone wants is
             a path that all threads together cannot make shorter, so it must never wait
 
-`take` gives the next task, `finish` says that a piece has run.
+`take` gives the next task, `finish` says that a fragment has run.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class State(NamedTuple):
     threads: Any
     total: Any  # tasks
     jitter: Any  # tests only: give the core away one time in so many; 0: never
-    task: Any  # piece -> task; empty where every piece is a task
-    members: Any  # task -> where its pieces begin in `run`; empty likewise
+    task: Any  # fragment -> task; empty where every fragment is a task
+    members: Any  # task -> where its fragments begin in `run`; empty likewise
     run: Any
     pending: Any  # task -> what it still waits for
-    undecided: Any  # event -> pieces that may still abort it
-    gate: Any  # piece -> 2, less 1 for having run, less 1 for its event's being decided
+    undecided: Any  # event -> fragments that may still abort it
+    gate: Any  # fragment -> 2, less 1 for having run, less 1 for its event's being decided
     priority: Any  # task -> the longest path that begins with it
     order: Any  # tasks: by depth, or for `ready` those that wait for nothing, longest path first
     bounds: Any  # depth -> where its tasks begin in order
@@ -181,54 +181,54 @@ def _fill(s: State, own: Any, top: Any) -> None:
 
 
 @inlined
-def finish(g: Graph, p: Fragments, s: State, me: Any, piece: Any, hint: Any) -> Any:
-    """A piece has run: tell what waits for it. The best of the tasks that are ready now, hint among them; or -1."""
+def finish(g: Graph, p: Fragments, s: State, me: Any, fragment: Any, hint: Any) -> Any:
+    """A fragment has run: tell what waits for it. The best of the tasks that are ready now, hint among them; or -1."""
     if s.explore == BFS:
         return -1
     if s.jitter:
         _jitter(s, me)
-    i = p.owner[piece]
+    i = p.owner[fragment]
     shape = p.shape[i]
     if shape == 0:
-        return _release(g, p, s, piece, hint)
+        return _release(g, p, s, fragment, hint)
     p0 = p.first[i]
     for d in range(p.edges[shape], p.edges[shape + 1]):
-        if p0 + p.source[d] == piece:
-            hint = _signal(s, piece, p0 + p.target[d], hint)
+        if p0 + p.source[d] == fragment:
+            hint = _signal(s, fragment, p0 + p.target[d], hint)
     if not p.cautious[0]:
-        return _release(g, p, s, piece, hint)
+        return _release(g, p, s, fragment, hint)
     if s.task.size:
-        return _decide(p, s, piece, hint)
-    if p.decides[shape, piece - p0] and atomics.add(s.undecided, i, -1) == 1:
+        return _decide(p, s, fragment, hint)
+    if p.decides[shape, fragment - p0] and atomics.add(s.undecided, i, -1) == 1:
         for k in range(p0, p.first[i + 1]):
             if atomics.add(s.gate, k, -1) == 1:
                 hint = _release(g, p, s, k, hint)
-    if atomics.add(s.gate, piece, -1) == 1:
-        hint = _release(g, p, s, piece, hint)
+    if atomics.add(s.gate, fragment, -1) == 1:
+        hint = _release(g, p, s, fragment, hint)
     return hint
 
 
 @inlined
-def _decide(p: Fragments, s: State, piece: Any, hint: Any) -> Any:
-    """Chains as tasks: what follows the other pieces of an event in their chains waits for this one's decision."""
-    i = p.owner[piece]
+def _decide(p: Fragments, s: State, fragment: Any, hint: Any) -> Any:
+    """Chains as tasks: what follows the other fragments of an event in their chains waits for this one's decision."""
+    i = p.owner[fragment]
     p0 = p.first[i]
-    if p.decides[p.shape[i], piece - p0]:
+    if p.decides[p.shape[i], fragment - p0]:
         for k in range(p0, p.first[i + 1]):
-            hint = _signal(s, piece, k, hint)
+            hint = _signal(s, fragment, k, hint)
     return hint
 
 
 @inlined
-def _release(g: Graph, p: Fragments, s: State, piece: Any, hint: Any) -> Any:
-    """What a piece wrote may be seen."""
-    i = p.owner[piece]
+def _release(g: Graph, p: Fragments, s: State, fragment: Any, hint: Any) -> Any:
+    """What a fragment wrote may be seen."""
+    i = p.owner[fragment]
     for w in range(g.first[i], g.first[i + 1]):
-        if p.of[w] != piece or g.canon[w] != w or not g.writes[w]:
+        if p.of[w] != fragment or g.canon[w] != w or not g.writes[w]:
             continue
         e = g.next[w]
         while e >= 0:
-            hint = _signal(s, piece, p.of[e], hint)
+            hint = _signal(s, fragment, p.of[e], hint)
             if g.writes[e]:
                 break
             e = g.next[e]
@@ -236,11 +236,11 @@ def _release(g: Graph, p: Fragments, s: State, piece: Any, hint: Any) -> Any:
 
 
 @inlined
-def _signal(s: State, piece: Any, waiting: Any, hint: Any) -> Any:
+def _signal(s: State, fragment: Any, waiting: Any, hint: Any) -> Any:
     if s.task.size:
         task = s.task[waiting]
-        if task == s.task[piece]:
-            return hint  # within one task the order of its pieces is enough
+        if task == s.task[fragment]:
+            return hint  # within one task the order of its fragments is enough
     else:
         task = waiting
     if atomics.add(s.pending, task, -1) != 1 or s.explore != READY:

@@ -4,11 +4,11 @@
     chain    the entries of one record in order, linked by `next`: temporal dependencies
     prev     the last entry before this one that may write the record: what it will see. Readers of one version do
              not wait for each other, nor does a writer wait for readers, since every version has a place of its own
-    piece    the part of an event that runs in one go: the whole event, or one record's share of it. What one piece
+    fragment the part of an event that runs in one go: the whole event, or one record's share of it. What one of them
              of an event computes and another needs is a parametric dependency
-    task     what a thread takes: a piece, or all pieces of one or several chains
+    task     what a thread takes: a fragment, or all fragments of one or several chains
 
-An event that may abort is decided when those of its pieces that can abort it have run: what others see of it before
+An event that may abort is decided when those of its fragments that can abort it have run: what others see of it before
 is a guess (logical dependencies).
 """
 
@@ -33,7 +33,7 @@ class Graph(NamedTuple):
     rank: Any  # entry -> how many entries come before it in the chain
     last: Any  # entry -> whether no later entry of the chain may write (uint8)
     source: Any  # entry -> where its version was loaded from, once it has run
-    verdict: Any  # event in pieces -> the first place of the program that aborted it, and why; or COMMITTED
+    verdict: Any  # event in fragments -> the first place of the program that aborted it, and why; or COMMITTED
 
 
 COMMITTED = 1 << 62
@@ -153,21 +153,21 @@ def standing(g: Graph, w: Any) -> Any:
     return w
 
 
-# -- pieces -------------------------------------------------------------------------------------
+# -- fragments -------------------------------------------------------------------------------------
 
 
 class Fragments(NamedTuple):
-    """How the events are cut. A whole event is one piece; shape 0 means whole, others index the plan's cuts."""
+    """How the events are cut. A whole event is one fragment; shape 0 means whole, others index the plan's splits."""
 
-    of: Any  # entry -> piece
-    first: Any  # event -> its first piece; one more at the end
-    owner: Any  # piece -> event
+    of: Any  # entry -> fragment
+    first: Any  # event -> its first fragment; one more at the end
+    owner: Any  # fragment -> event
     shape: Any  # event -> shape (uint8)
-    size: Any  # shape -> pieces
+    size: Any  # shape -> fragments
     edges: Any  # shape -> its first edge; one more at the end
-    source: Any  # edge -> piece of the event that computes what another needs; the earlier one
-    target: Any  # edge -> the piece that needs it
-    decides: Any  # shape, piece of the event -> whether it can abort the event (uint8)
+    source: Any  # edge -> fragment of the event that computes what another needs; the earlier one
+    target: Any  # edge -> the fragment that needs it
+    decides: Any  # shape, fragment of the event -> whether it can abort the event (uint8)
     cautious: Any  # whether a version may be seen only once its event is decided (int64[1])
 
 
@@ -175,7 +175,7 @@ class Fragments(NamedTuple):
 def shapes(
     box: Any, me: Any, threads: Any, g: Graph, kind: Any, shape_of: Any, size: Any, shape: Any, first: Any
 ) -> Any:
-    """Which events are cut, and into how many pieces. One that means the same record twice stays whole."""
+    """Which events are cut, and into how many fragments. One that means the same record twice stays whole."""
     if me == ALL:
         return dispatch(box, threads, entry_point((box, me, threads, g, kind, shape_of, size, shape, first)))
     g = borrowed(g)
@@ -192,7 +192,7 @@ def shapes(
 
 @kernel
 def deal(box: Any, me: Any, threads: Any, g: Graph, p: Fragments, home: Any) -> Any:
-    """The piece of every entry, and the event of every piece. home: shape, site -> piece of the event."""
+    """The fragment of every entry, and the event of every fragment. home: shape, site -> fragment of the event."""
     if me == ALL:
         return dispatch(box, threads, entry_point((box, me, threads, g, p, home)))
     g, p = borrowed(g), borrowed(p)
@@ -208,7 +208,7 @@ def deal(box: Any, me: Any, threads: Any, g: Graph, p: Fragments, home: Any) -> 
 
 @kernel
 def gates(box: Any, me: Any, threads: Any, p: Fragments, undecided: Any, gate: Any) -> Any:
-    """What has to happen before a piece's versions may be seen."""
+    """What has to happen before a fragment's versions may be seen."""
     if me == ALL:
         return dispatch(box, threads, entry_point((box, me, threads, p, undecided, gate)))
     p = borrowed(p)
@@ -225,7 +225,7 @@ def gates(box: Any, me: Any, threads: Any, p: Fragments, undecided: Any, gate: A
 
 @kernel
 def affected(g: Graph, p: Fragments, active: Any) -> Any:
-    """The events that must run again after running ahead: those that aborted piece by piece, and all that saw them."""
+    """The events that must run again after running ahead: those that aborted in fragments, and all that saw them."""
     g, p = borrowed(g), borrowed(p)
     count = 0
     for i in range(active.size):
@@ -243,7 +243,7 @@ def affected(g: Graph, p: Fragments, active: Any) -> Any:
 
 @kernel
 def waits(box: Any, me: Any, threads: Any, g: Graph, p: Fragments, active: Any, pending: Any) -> Any:
-    """How many versions, and pieces of its own event, each piece waits for; those of events not active wait forever."""
+    """How many versions, and fragments of its own event, each waits for; those of events not active wait forever."""
     if me == ALL:
         return dispatch(box, threads, entry_point((box, me, threads, g, p, active, pending)))
     g, p = borrowed(g), borrowed(p)
@@ -263,7 +263,7 @@ def waits(box: Any, me: Any, threads: Any, g: Graph, p: Fragments, active: Any, 
 
 @kernel
 def depths(g: Graph, p: Fragments, active: Any, depth: Any, decided: Any) -> Any:
-    """Each piece's stratum: one more than the deepest that it waits for; the number of strata."""
+    """Each fragment's stratum: one more than the deepest that it waits for; the number of strata."""
     g, p = borrowed(g), borrowed(p)
     levels = 0
     for i in range(p.shape.size):
@@ -290,7 +290,7 @@ def depths(g: Graph, p: Fragments, active: Any, depth: Any, decided: Any) -> Any
 
 @kernel
 def reaches(box: Any, me: Any, threads: Any, g: Graph, p: Fragments, tails: Any, reach: Any, most: Any) -> Any:
-    """How much of a chain still lies ahead of each piece, on the longest of its chains; most: of each thread's.
+    """How much of a chain still lies ahead of each fragment, on the longest of its chains; most: of each thread's.
 
     A path through the graph may change chains and be longer; but it is the hot record's chain that must not wait,
     and unlike paths, chains can be measured by many threads at once.

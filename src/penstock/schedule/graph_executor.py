@@ -56,7 +56,7 @@ class GraphExecutor:
         self.jitter = 0
         self.wanted = parallel_arguments(self.plan)
         self.touched = [a.name for a in self.wanted].index("touched")
-        self.cuts = Splits(self.plan)
+        self.splits = Splits(self.plan)
         self._lanes, self._handed = (
             [(a.name, dtype(a.type)) for a in self.wanted if a.owner == owner and a.type is not None]
             for owner in ("version", "handed")
@@ -72,9 +72,11 @@ class GraphExecutor:
         generate = partial(generate_state, self.plan, self.kernel.layout)
         return self._generated.function("state", generate, name, graph, step=True)
 
-    def work(self, cut: bool, graph: Graph, pieces: Fragments, state: explore.State) -> Any:
+    def work(self, cut: bool, graph: Graph, fragments: Fragments, state: explore.State) -> Any:
         generate = partial(generate_work, self.plan, self.kernel.layout, cut=cut)
-        return self._generated.function("cut" if cut else "whole", generate, "work", (graph, pieces, state), step=True)
+        return self._generated.function(
+            "cut" if cut else "whole", generate, "work", (graph, fragments, state), step=True
+        )
 
     def adopt(self, other: GraphExecutor) -> None:
         """Take over what another has compiled."""
@@ -95,7 +97,7 @@ class GraphExecutor:
         batch = self.begin(running, policy, 0, 0)
         graph = batch.graph()
         outline(graph, 0, policy.threads)
-        affected(graph, self.cuts.pieces(batch, graph), batch.all)
+        affected(graph, self.splits.fragments(batch, graph), batch.all)
         batch.run(graph)
 
     def accesses(self, kind: Any) -> float:
@@ -152,7 +154,7 @@ class Batch:
         given["mark"] = self.memory.take("mark", self.entries, np.uint8)
         given["rows"] = self.rows
         for name, kind in self.executor._handed:
-            values = self.executor.cuts.handed[name]
+            values = self.executor.splits.handed[name]
             given[name] = self.memory.take(name, values * self.count, kind).reshape(values, self.count)
         given["info"] = self.missing
         given["touched"] = self.missing  # only `work` lists what it touched
@@ -173,15 +175,15 @@ class Batch:
     def run(self, graph: Graph) -> dict[str, float]:
         """Explore a graph and put what came of it into the tables; thread-seconds, from when the batch began."""
         cut = self.policy.unit != "transaction"
-        pieces = self.executor.cuts.pieces(self, graph)
-        state = prepare(self, graph, pieces)
+        fragments = self.executor.splits.fragments(self, graph)
+        state = prepare(self, graph, fragments)
         built = time.perf_counter()
-        self.work(graph, pieces, state)
+        self.work(graph, fragments, state)
         worked = done = time.perf_counter()
         out = spent(self.threads, state, worked - built)
         self.ran = out["useful"] + out["abort"]
         if cut and self.policy.on_abort == "lazy":
-            self.redo(graph, pieces)
+            self.redo(graph, fragments)
             done = time.perf_counter()
         if cut:
             self.report_aborts(graph)
@@ -193,8 +195,8 @@ class Batch:
     def explain(self, titles: list[str], record: Callable[[Any, int], str]) -> str:
         """The graph and the schedule of these events, which do not run. record: a table and a row as text."""
         graph = self.graph()
-        pieces = self.executor.cuts.pieces(self, graph)
-        state = prepare(self, graph, pieces)
+        fragments = self.executor.splits.fragments(self, graph)
+        state = prepare(self, graph, fragments)
 
         def named(entry: int) -> str:
             if graph.record[entry] < 0:
@@ -202,7 +204,7 @@ class Batch:
             n = int(np.searchsorted(self.rows, graph.record[entry], side="right")) - 1
             return record(self.tables[n], int(graph.record[entry] - self.rows[n]))
 
-        return explain(graph, pieces, self.policy, titles, named, state.task)
+        return explain(graph, fragments, self.policy, titles, named, state.task)
 
     def features(self, graph: Graph, known: Features) -> Features:
         """What the graph tells: the hottest record and, where it may matter, paths and strata."""
@@ -261,27 +263,27 @@ class Batch:
 
     # -- run --------------------------------------------------------------------------------
 
-    def work(self, graph: Graph, pieces: Fragments, state: explore.State) -> None:
+    def work(self, graph: Graph, fragments: Fragments, state: explore.State) -> None:
         widest = int(np.diff(graph.first).max(initial=0))
-        function = self.executor.work(self.policy.unit != "transaction", graph, pieces, state)
+        function = self.executor.work(self.policy.unit != "transaction", graph, fragments, state)
 
         # Before the threads begin: one that finds no memory would leave the others waiting for it.
         arguments, place = self.arguments().copy(), self.executor.touched
         arguments[place] = self.memory.take("touched", self.threads * (2 * widest + 16))
-        self.team.run(function, self.threads, graph, pieces, state, *arguments)
+        self.team.run(function, self.threads, graph, fragments, state, *arguments)
 
-    def redo(self, graph: Graph, pieces: Fragments) -> None:
+    def redo(self, graph: Graph, fragments: Fragments) -> None:
         """After running ahead: run again, cautiously, what aborted and all that saw it."""
         if (graph.verdict == COMMITTED).all():
             return
         active = self.memory.take("active", self.count, np.uint8)
-        if affected(graph, pieces, active):
-            careful = pieces._replace(cautious=np.ones(1, np.int64))
-            by = redone(self.policy.explore, self.ran / pieces.owner.size, self.threads)
+        if affected(graph, fragments, active):
+            careful = fragments._replace(cautious=np.ones(1, np.int64))
+            by = redone(self.policy.explore, self.ran / fragments.owner.size, self.threads)
             self.work(graph, careful, prepare_again(self, graph, careful, active, by))
 
     def report_aborts(self, graph: Graph) -> None:
-        """The reasons of events that aborted piece by piece; they return nothing."""
+        """The reasons of events that aborted fragment by fragment; they return nothing."""
         aborted = np.flatnonzero(graph.verdict != COMMITTED)
         if aborted.size:
             result, places = self.running.result, aborted + self.start

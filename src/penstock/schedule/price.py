@@ -14,7 +14,7 @@ _TELLING, _TELLS = 512, 0.5e-3
 # seen when a batch runs by a graph behind one that did not, and its bounds. Until then, so much for each time that the
 # threads are doubled beyond two: they wait for each other's caches. More, for events that abort.
 _FOLLOW, _LEAST, _MOST, _CROWDED, _UNDONE = 0.3, -50e-9, 150e-9, 40e-9, 50e-9
-# A whole transaction that aborts stops there; in pieces, the others run to their end: so much more of it.
+# A whole transaction that aborts stops there; in fragments, the others run to their end: so much more of it.
 STOPPED = 0.8
 # Batches say the same of themselves to within this ratio. One that differs was perhaps only held up.
 SAME, _ODD = 0.85, 2

@@ -4,7 +4,7 @@
     dfs     the same, and how many others each waits for
     ready   the tasks that wait for nothing, the longest path first, and how many others each of the rest waits for
 
-A task is a piece, or a chain: all pieces that touch one record (chains.py).
+A task is a fragment, or a chain: all fragments that touch one record (chains.py).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 _EXPLORE = {"bfs": explore.BFS, "dfs": explore.DFS, "ready": explore.READY}
 
 
-def prepare(batch: Batch, graph: Graph, pieces: Fragments) -> explore.State:
+def prepare(batch: Batch, graph: Graph, fragments: Fragments) -> explore.State:
     """All events, by the batch's policy."""
     how = _EXPLORE[batch.policy.explore]
     if batch.policy.unit == "chain":
-        return _state(batch, how, _chains(batch, graph, pieces, how))
-    return _state(batch, how, _tasks(batch, graph, pieces, batch.all, how))
+        return _state(batch, how, _chains(batch, graph, fragments, how))
+    return _state(batch, how, _tasks(batch, graph, fragments, batch.all, how))
 
 
-def prepare_again(batch: Batch, graph: Graph, pieces: Fragments, active: Any, by: str) -> explore.State:
-    """Some of the events, piece by piece. by: how they are explored."""
+def prepare_again(batch: Batch, graph: Graph, fragments: Fragments, active: Any, by: str) -> explore.State:
+    """Some of the events, fragment by fragment. by: how they are explored."""
     how = _EXPLORE[by]
-    return _state(batch, how, _tasks(batch, graph, pieces, active, how))
+    return _state(batch, how, _tasks(batch, graph, fragments, active, how))
 
 
 def _state(batch: Batch, how: int, arrays: dict[str, Any]) -> explore.State:
@@ -42,31 +42,31 @@ def _state(batch: Batch, how: int, arrays: dict[str, Any]) -> explore.State:
     return explore.state(batch.memory, batch.threads, how, batch.executor.jitter, total, **arrays)
 
 
-def _tasks(batch: Batch, graph: Graph, pieces: Fragments, active: Any, how: int) -> dict[str, Any]:
-    """Every piece is a task."""
-    tasks = pieces.owner.size
+def _tasks(batch: Batch, graph: Graph, fragments: Fragments, active: Any, how: int) -> dict[str, Any]:
+    """Every fragment is a task."""
+    tasks = fragments.owner.size
     pending = batch.memory.take("pending", tasks)
     arrays: dict[str, Any] = {"pending": pending}
     if how != explore.BFS:
-        batch.together(waits, graph, pieces, active, pending)
-        if pieces.cautious[0]:
+        batch.together(waits, graph, fragments, active, pending)
+        if fragments.cautious[0]:
             undecided = arrays["undecided"] = batch.memory.take("undecided", batch.count)
             gate = arrays["gate"] = batch.memory.take("gate", tasks)
-            batch.together(gates, pieces, undecided, gate)
+            batch.together(gates, fragments, undecided, gate)
     if how == explore.READY:
         reach = batch.memory.take("reach", tasks)
         most = np.zeros(batch.threads, np.int64)
-        batch.together(reaches, graph, pieces, batch.tails, reach, most)
+        batch.together(reaches, graph, fragments, batch.tails, reach, most)
         total = tasks if active is batch.all else int((pending >= 0).sum())
         return arrays | _by_height(batch, pending, reach, int(most.max())) | {"total": total}
     depth = batch.memory.take("depth", tasks)
-    levels = int(depths(graph, pieces, active, depth, batch.memory.take("decided", batch.count)))
+    levels = int(depths(graph, fragments, active, depth, batch.memory.take("decided", batch.count)))
     return arrays | _by_depth(batch, depth, levels)
 
 
-def _chains(batch: Batch, graph: Graph, pieces: Fragments, how: int) -> dict[str, Any]:
+def _chains(batch: Batch, graph: Graph, fragments: Fragments, how: int) -> dict[str, Any]:
     """Chains are tasks."""
-    found = chains(batch.memory, graph, pieces)
+    found = chains(batch.memory, graph, fragments)
     arrays = {name: getattr(found, name) for name in ("task", "members", "run", "pending")}
     if how == explore.READY:
         longest = int(found.height.max(initial=0))

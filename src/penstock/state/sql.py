@@ -83,7 +83,7 @@ def _check_intervals(found: Any) -> None:
             ((longest,),) = found.aggregate(f"max(abs(epoch_us(#{place})))").fetchall()
             if longest is not None and longest > _LONGEST_US:
                 raise InputError(
-                    f"the query gives in column '{name}' a timedelta of more than 292 years, which SQL cannot give back; "
+                    f"the query gives in '{name}' a timedelta of more than 292 years, which SQL cannot give back; "
                     f"ask for epoch_us({name}), its microseconds"
                 )
 

@@ -22,13 +22,12 @@ _KEPT = 100
 
 class MemoryStore:
     can_go_back = False
-    last_id: int | None = None
     damage: tuple[Finding, ...] = ()
 
     def __init__(self, engine: Engine) -> None:
         self._program = engine.program
         self._outcomes: dict[int, pa.Table] = {}
-        self._last_id: int | None = None
+        self.last_id: int | None = None
         self.stream = StreamState()
         self.version = 0
 
@@ -39,11 +38,11 @@ class MemoryStore:
         pass
 
     def outcomes(self, id: int) -> pa.Table | None:
-        if id in self._outcomes or self._last_id is None or id > self._last_id:
+        if id in self._outcomes or self.last_id is None or id > self.last_id:
             return self._outcomes.get(id)
         raise StateError(
             f"batch {id} is not retained any more: app '{self._program.name}' is in memory, has run batches up to "
-            f"{self._last_id}, and keeps the outcomes of the last {_KEPT}; ids must increase; open it with a "
+            f"{self.last_id}, and keeps the outcomes of the last {_KEPT}; ids must increase; open it with a "
             "path to keep more"
         )
 
@@ -56,7 +55,7 @@ class MemoryStore:
         outcomes, self.stream, id = prepared
         self.version += 1
         if id is not None:
-            self._outcomes[id], self._last_id = outcomes, id
+            self._outcomes[id], self.last_id = outcomes, id
             while len(self._outcomes) > _KEPT:
                 del self._outcomes[next(iter(self._outcomes))]
 

@@ -92,9 +92,3 @@ def payments(seed: int, number: int, events: int) -> dict[str, pa.Table]:
             rows["Transfer"], pa.schema([*place, ("src", pa.string()), ("dst", pa.string()), money])
         ),
     }
-
-
-def deposited(seed: int, number: int, events: int) -> Decimal:
-    """The money that batch `number` brings in, from its events alone."""
-    rows = payments(seed, number, events)["Deposit"].to_pylist()
-    return sum((r["amount"] for r in rows if r["account"] != "nobody"), Decimal(0))

@@ -23,7 +23,7 @@ class Argument:
 
     @property
     def dimensions(self) -> int:
-        return 2 if self.owner == "handed" else 1  # what pieces of events hand over: [value, event]
+        return 2 if self.owner == "handed" else 1  # what fragments of events hand over: [value, event]
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,8 @@ def record_op(em: Emitter, out: Source, op: Op) -> None:
         case "delete":
             em.abort(out, f"{r} < 0", f"missing {op.table}")
             kill(em, out, op, t)
+        case _:
+            raise NotImplementedError(op.code)
 
 
 def alive(em: Emitter, table: str, x: str) -> str:
@@ -161,9 +163,11 @@ def column_op(em: Emitter, out: Source, op: Op, table: TableDef, t: str) -> None
         checks.note(em, out, op, x)
     elif op.code == "read":
         out.line(f"{em.val(op.id)} = {t}_c{k}[{x}]")
-    else:
+    elif op.code == "read_or":
         default = em.constant(stored_default(column), column.type)
         out.line(f"{em.val(op.id)} = {t}_c{k}[{x}] if {em.val(op.args[0])} >= 0 else {default}")
+    else:
+        raise NotImplementedError(op.code)
 
 
 def touch(em: Emitter, out: Source, op: Op, x: str, t: str) -> None:

@@ -1,7 +1,7 @@
-"""The source of one piece of a transaction (plan/split.py).
+"""The source of one fragment of a transaction (plan/split.py).
 
-Pieces run in any order that their exports allow, yet the transaction must abort where the program as a whole would:
-at the first place that aborts it. So a piece says where it stops, the least of all pieces' places stands, and what
+Fragments run in any order that their exports allow, yet the transaction must abort where the program as a whole would:
+at the first place that aborts it. So a fragment says where it stops, the least of all these places stands, and what
 needs an import is not run if the program would have stopped before it.
 """
 
@@ -14,7 +14,7 @@ from penstock.execute.codegen import checks
 from penstock.execute.codegen.emitter import Emitter
 from penstock.execute.codegen.source import Source
 from penstock.plan.ir import Block, Op, Plan
-from penstock.plan.split import Split, cut
+from penstock.plan.split import Split, split
 
 # A verdict is the place in the program, and in its low bits the reason's number.
 VERDICT_BITS = 16
@@ -22,16 +22,16 @@ VERDICT_BITS = 16
 LANES = {WORD.name: "hand_i", REAL.name: "hand_f", BIT.name: "hand_b"}
 
 
-def cuts(plan: Plan) -> dict[str, Split]:
-    """Transaction -> how it is cut, for those that can be."""
-    return {t.name: found for t in plan.transactions if (found := cut(plan, t)) is not None}
+def splits(plan: Plan) -> dict[str, Split]:
+    """Transaction -> how it is split, for those that can be."""
+    return {t.name: found for t in plan.transactions if (found := split(plan, t)) is not None}
 
 
 def handed(plan: Plan) -> dict[str, int]:
-    """How many values of each kind the pieces of one event hand over, at most."""
+    """How many values of each kind the fragments of one event hand over, at most."""
     most = dict.fromkeys(LANES.values(), 0)
     for transaction in plan.transactions:
-        found = cut(plan, transaction)
+        found = split(plan, transaction)
         if found is not None:
             for lane, k in _places(transaction.block, found).values():
                 most[lane] = max(most[lane], k + 1)
@@ -51,20 +51,20 @@ def _places(block: Block, found: Split) -> dict[int, tuple[str, int]]:
 
 
 class FragmentEmitter(Emitter):
-    def piece(
+    def fragment(
         self, out: Source, block: Block, found: Split, number: int, event: int, fields: list[tuple[str, int]]
     ) -> None:
-        piece = found.pieces[number]
+        fragment = found.fragments[number]
         self.prefix, self.event, self.fields = f"p{event}_{number}_", event, dict(fields)
         self.logs_touched = False
         self.begin(block)
         self.positions = found.positions
         self.places = _places(block, found)
-        self.imports = piece.imports
-        self.exports = set(found.exports) - piece.imports
-        self.ops(out, piece.ops)
+        self.imports = fragment.imports
+        self.exports = set(found.exports) - fragment.imports
+        self.ops(out, fragment.ops)
         self.positions = {}  # what the checks hold has no place of its own
-        own = {row for n in piece.sites for row in self.foresight.sites[n].rows}
+        own = {row for n in fragment.sites for row in self.foresight.sites[n].rows}
         for k, op in enumerate(checks.written(self, block)):
             if checks.row_of(op) in own:
                 out.line(f"stop = {len(block.ops) + k}")

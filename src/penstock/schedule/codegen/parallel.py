@@ -44,7 +44,7 @@ def generate_state(plan: Plan, layout: Layout) -> str:
 
 
 def generate_work(plan: Plan, layout: Layout, *, cut: bool) -> str:
-    """The source of `work`; with `cut`, for pieces of events too."""
+    """The source of `work`; with `cut`, for fragments of events too."""
 
     def write(cutter: Cutter) -> str:
         out = head(plan, _MORE)

@@ -49,6 +49,8 @@ def record_op(em: Emitter, out: Source, op: Op) -> None:
         case "delete":
             em.abort(out, f"not ({alive(em, op.table, x)})", f"missing {op.table}")
             out.line(f"mark[{x}] = np.uint8((mark[{x}] | {WROTE}) & ~{ALIVE})")
+        case _:
+            raise NotImplementedError(op.code)
 
 
 def alive(em: Emitter, table: str, x: str) -> str:
@@ -83,9 +85,11 @@ def _column_op(em: Emitter, out: Source, op: Op, table: TableDef) -> None:
         _note(em, out, op, x)
     elif op.code == "read":
         out.line(f"{em.val(op.id)} = w{n}_{k}[{x}]")
-    else:
+    elif op.code == "read_or":
         default = em.constant(stored_default(table.values[k]), table.values[k].type)
         out.line(f"{em.val(op.id)} = w{n}_{k}[{x}] if {em.val(op.args[0])} >= 0 else {default}")
+    else:
+        raise NotImplementedError(op.code)
 
 
 def _place(em: Emitter, out: Source, op: Op, table: TableDef, values: list[str]) -> None:

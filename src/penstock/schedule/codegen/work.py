@@ -1,6 +1,6 @@
 """The source of `work`: one thread's share of the exploration. Of the task that it takes (schedule/explore.py) it runs
 
-    each event, or piece of one:
+    each event, or fragment of one:
         load     what it sees of each record, to its own entries
         run      its operations, on those (versions.py); an abort loads again what it wrote
         finish   tell those who wait for it
@@ -24,7 +24,7 @@ from penstock.plan.ir import Plan, TransactionPlan
 from penstock.plan.split import Fragment, Split
 from penstock.schedule.codegen import versions
 from penstock.schedule.codegen.entries import base, count, foreseen, place, turns
-from penstock.schedule.codegen.fragments import VERDICT_BITS, FragmentEmitter, cuts
+from penstock.schedule.codegen.fragments import VERDICT_BITS, FragmentEmitter, splits
 
 # Every so many tasks a thread looks at its clock.
 SAMPLE = 16
@@ -35,9 +35,9 @@ class Work:
         self.plan, self.cutter = plan, cutter
         self.emitter = Emitter(plan, cutter, versions)
         self.emitter.know(layout)
-        self.pieces = FragmentEmitter(plan, cutter, versions)
-        self.pieces.know(layout)
-        self.cuts = cuts(plan) if cut else {}
+        self.fragments = FragmentEmitter(plan, cutter, versions)
+        self.fragments.know(layout)
+        self.splits = splits(plan) if cut else {}
         self.tables = {t.name: n for n, t in enumerate(plan.program.tables)}
         self.foreseen = foreseen(plan)
 
@@ -65,9 +65,9 @@ class Work:
                 out.line("turn, turns = s.members[task], s.members[task + 1]")
             out.line("while turn < turns:")
             with out.indented():
-                out.line("piece = s.run[turn] if s.task.size else task")
+                out.line("fragment = s.run[turn] if s.task.size else task")
                 out.line("turn += 1")
-                out.line("i = p.owner[piece]")
+                out.line("i = p.owner[fragment]")
                 out.line("j = np.uint64(pos[i])")
                 out.line("at = begin[i]")
                 out.line("c = 0")
@@ -78,7 +78,7 @@ class Work:
                 with out.indented():
                     out.line("s.own[me * x_.OWN + (x_.ABORTING if c else x_.USEFUL)] += a_.cycles() - begun")
                 out.line("ran += 1")
-                out.line("hint = x_.finish(g, p, s, me, piece, hint)")
+                out.line("hint = x_.finish(g, p, s, me, fragment, hint)")
             out.line("s.own[me * x_.OWN + x_.COUNT] += 1")
         out.line("s.own[me * x_.OWN + x_.ALL] = a_.cycles() - entered")
 
@@ -87,35 +87,35 @@ class Work:
             out.line(f"{'elif' if k else 'if'} kind[i] == {event}:  # {transaction.name}({transaction.event})")
             with out.indented():
                 whole = partial(self.whole, transaction=transaction, event=event, foresight=foresight)
-                cut = self.cuts.get(transaction.name)
+                cut = self.splits.get(transaction.name)
                 if cut is None:
                     self.cutter.whole(out, whole)
                     continue
-                out.line("part = piece - p.first[i] if p.shape[i] else -1")
-                for number, piece in enumerate(cut.pieces):
+                out.line("part = fragment - p.first[i] if p.shape[i] else -1")
+                for number, fragment in enumerate(cut.fragments):
                     out.line(f"{'elif' if number else 'if'} part == {number}:")
                     with out.indented():
-                        own = (transaction, event, foresight, cut, number, piece)
+                        own = (transaction, event, foresight, cut, number, fragment)
                         self.cutter.whole(out, partial(self.part, own=own), always=True)
                 out.line("else:")
                 with out.indented():
                     self.cutter.whole(out, whole)
 
     def part(self, out: Source, own: tuple[TransactionPlan, int, AccessSet, Split, int, Fragment]) -> None:
-        """One piece of an event. Where it stops the event, it says at which place of the program."""
-        transaction, event, foresight, cut, number, piece = own
-        sites = [foresight.sites[n] for n in piece.sites]
+        """One fragment of an event. Where it stops the event, it says at which place of the program."""
+        transaction, event, foresight, cut, number, fragment = own
+        sites = [foresight.sites[n] for n in fragment.sites]
         for site in sites:
             self.load_one(out, event, foresight, site)
         out.line("stop = 0")
-        self.pieces.foresight = foresight
+        self.fragments.foresight = foresight
         one_turn(
             out,
             self.plan,
             self.cutter,
             event,
-            piece.ops,
-            lambda given: self.pieces.piece(out, transaction.block, cut, number, event, given),
+            fragment.ops,
+            lambda given: self.fragments.fragment(out, transaction.block, cut, number, event, given),
         )
         out.line("if c != 0:")
         with out.indented():
