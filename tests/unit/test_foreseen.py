@@ -2,7 +2,7 @@
 
 import importlib.util
 from decimal import Decimal
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ import penstock as ps
 from penstock.plan.access import accesses
 from penstock.plan.foresee import MOST_TURNS, foresee
 from penstock.plan.ir import TransactionPlan
-from penstock.schedule.policy import Policy
-from penstock.testing import check
+from penstock.schedule.policy import EXPLORE, ON_ABORT, UNITS, Policy
+from penstock.testing import assert_same_tables, check
 from penstock.workloads import WORKLOADS
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -328,3 +328,35 @@ def test_adaptive_is_not_said_to_build_no_graph() -> None:
     with app.open() as db:
         assert "no graph is built" in db.explain([], policy=Policy.serial())
         assert "when it runs" in db.explain([], policy=Policy.adaptive())
+
+
+def test_a_record_that_is_chosen_from_two_is_written_under_every_policy() -> None:
+    app = ps.App("chosen")
+
+    @app.table
+    class Pot:
+        k: int = ps.key()
+        n: int = 0
+
+    @app.event
+    class Put:
+        ts: int = ps.order()
+        a: int
+        b: int
+        first: bool
+
+    @app.transaction
+    def put(e: Put) -> None:
+        pot = Pot[e.a] if e.first else Pot[e.b]
+        pot.n = pot.n * 3 + e.ts
+
+    batch = [Put(ts=i, a=i % 3, b=(i * 5 + 1) % 4, first=i % 2 == 0) for i in range(60)]
+    rows = [{"k": k, "n": 0} for k in range(4)]
+    reference = app.reference()
+    reference.load(Pot, rows)
+    reference.run(batch)
+    for explore, unit, on_abort in product(EXPLORE, UNITS, ON_ABORT):
+        with app.open() as db:
+            db.load(Pot, rows)
+            db.run(batch, policy=ps.Policy(explore=explore, unit=unit, on_abort=on_abort, threads=2))
+            assert_same_tables(db.table(Pot), reference.table(Pot), ["k"])

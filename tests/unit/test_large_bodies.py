@@ -12,7 +12,7 @@ import pytest
 import penstock as ps
 from penstock import DeclarationError
 from penstock.execute.codegen import generate, subroutines
-from penstock.schedule.codegen.fragments import cuts
+from penstock.schedule.codegen.fragments import splits
 from penstock.testing import check
 
 HEAD = """
@@ -251,7 +251,7 @@ def test_a_loop_that_is_cut_everywhere(app: Any, monkeypatch: pytest.MonkeyPatch
 def test_pieces_that_are_cut_everywhere(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     everywhere(monkeypatch)
     module = app(branches(4, chain=True))
-    assert cuts(module.app.plan)
+    assert splits(module.app.plan)
     law(module, 9, (ps.Policy(unit="operation", threads=2),))
 
 

@@ -53,7 +53,10 @@ def foresee(transaction: TransactionPlan) -> AccessSet | None:
     keys = _Keys(transaction.block)
     if any(keys.alone(op) for op in keys.lookups):
         return None
-    written = {op.args[0] for op in keys.ops.values() if op.traits.takes == "row" and op.traits.writes}
+    # Behind a choice between records, each of them may be the one that is written.
+    written = keys.behind(
+        tuple(op.args[0] for op in keys.ops.values() if op.traits.takes == "row" and op.traits.writes)
+    )
     found: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[Op]] = {}
     for op in keys.lookups:
         loop = tuple(one.id for one in keys.loops(op))

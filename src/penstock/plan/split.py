@@ -42,13 +42,20 @@ def split(plan: Plan, transaction: TransactionPlan) -> Split | None:
     foresight = foresee(transaction)
     if foresight is None or len(foresight.sites) < 2 or any(op.is_loop for op in transaction.block.ops):
         return None
-    if len(transaction.block.ops) > _MOST_OPERATIONS:
+    if len(transaction.block.ops) > _MOST_OPERATIONS or _chooses(transaction):
         return None
     homes = _Homes(transaction, foresight)
     groups = _merged(len(foresight.sites), homes.needs())
     if not 2 <= len(set(groups)) <= _MOST_FRAGMENTS:
         return None
     return _Splitter(plan, transaction, foresight, homes, groups).split()
+
+
+def _chooses(transaction: TransactionPlan) -> bool:
+    """Whether it reads or writes a record that it chose from several: no one site is that operation's home."""
+    ops = {op.id: op for op in transaction.block.walk()}
+    rows = [op.args[0] for op in ops.values() if op.traits.takes == "row"]
+    return any(row not in ops or ops[row].traits.takes != "key" for row in rows)
 
 
 class _Homes:
