@@ -52,11 +52,6 @@ def test_many_random_programs(number: int, tmp_path: Path, monkeypatch: pytest.M
     _run(f"{SEED}:long:{number}", tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("number", range(EXAMPLES // 40))
-def test_random_program_under_policies(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _run(f"{SEED}:policy:{number}", tmp_path, monkeypatch, most=OPERATIONS_MAX // 2, policies=_policies(number))
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(EXAMPLES * 10))
 def test_many_random_programs_under_policies(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
