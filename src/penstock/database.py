@@ -80,6 +80,7 @@ class Database:
         keep_what_is_freed()
         begun = time.perf_counter()
         self._engine = Engine(plan)
+        self._scheduler = self._engine.scheduler  # now, and not in the first batch
         self._policy = Policy.adaptive()
         self.compile_s = time.perf_counter() - begun
         self._gate = Gate(self.program.name, options.get("disk"))
@@ -91,9 +92,8 @@ class Database:
             raise
         self._version = self.recovered.version
         self._view: View | None = None
-        self._pending: PendingBatch | None = (
-            None  # it ran ahead: memory is ahead of what has happened by this one batch
-        )
+        # It ran ahead: memory is ahead of what has happened by this one batch.
+        self._pending: PendingBatch | None = None
 
     # -- writing ----------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Database:
 
     def warm(self) -> None:
         """Compile what the adaptive policy may choose, now and not when it is first worth it."""
-        self._engine.warm()
+        self._scheduler.executors.warm()
 
     def load(self, table: Table | str, rows: Rows) -> None:
         """Fill a table: rows or an Arrow table. A key that is there already is refused."""
@@ -272,7 +272,7 @@ class Database:
         with self._gate.closing() as was_open:
             if was_open:
                 try:
-                    self._engine.close()
+                    self._scheduler.close()
                     if self._pending is not None:
                         self._store.forget(self._pending.stored)
                 finally:

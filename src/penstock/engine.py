@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from penstock.execute.intake import EventBatch
-from penstock.execute.native import Kernel, Result
+from penstock.execute.native import BatchContext, Kernel, Result
 from penstock.execute.order import OrderedBatch, order, titles
 from penstock.execute.outcomes import BatchOutcomes, Outcomes
 from penstock.plan.ir import Plan
@@ -53,6 +53,7 @@ class Engine:
 
     @cached_property
     def scheduler(self) -> Scheduler:
+        """Made when it is first asked for: a replay of a log needs none."""
         return Scheduler(self.kernel)
 
     @property
@@ -71,13 +72,13 @@ class Engine:
         return EncodedBatch(ordered, self.kernel.encode(self.tables, ordered))
 
     def run(self, batch: EncodedBatch, version: int, policy: Policy) -> BatchRun:
-        context = self.kernel.begin(self.tables, batch.ordered, batch.lanes, version)
+        context = self._begin(batch, version)
         summary = self.scheduler.run(context, policy)
         return BatchRun(version, batch.ordered, context.result, summary)
 
     def replay(self, batch: EncodedBatch, version: int) -> None:
         """Run a batch of the log again, for its changes alone."""
-        self.kernel.run(self.kernel.begin(self.tables, batch.ordered, batch.lanes, version))
+        self.kernel.run(self._begin(batch, version))
 
     def outcomes(self, run: BatchRun) -> BatchOutcomes:
         return self._outcomes.table(run.ordered, run.result, self.tables.strings, run.version)
@@ -88,18 +89,14 @@ class Engine:
 
     def explain(self, batch: EncodedBatch, version: int, policy: Policy) -> str:
         """The graph and the schedule of a batch, as text; nothing runs."""
-        context = self.kernel.begin(self.tables, batch.ordered, batch.lanes, version)
+        context = self._begin(batch, version)
         text = self.scheduler.explain(context, policy, titles(self.program, batch.ordered), self._record)
         self.end_batch()
         return text
 
+    def _begin(self, batch: EncodedBatch, version: int) -> BatchContext:
+        return self.kernel.begin(self.tables, batch.ordered, batch.lanes, version)
+
     def _record(self, table: Any, row: int) -> str:
         key = table.arrow(np.array([row]), self.tables.strings, keys_only=True).to_pylist()[0]
         return f"{table.definition.name}[{', '.join(map(str, key.values()))}]"
-
-    def warm(self) -> None:
-        """Compile what the adaptive policy may choose, now and not when it is first worth it."""
-        self.scheduler.executors.warm()
-
-    def close(self) -> None:
-        self.scheduler.close()

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.commit.lines import RESTORE as RESTORE
 from penstock.errors import StateError
-
-RESTORE = "restore it from a backup"
 
 Span = tuple[int, int]  # the first and the last version
 

@@ -89,7 +89,7 @@ class _Keys:
     def __init__(self, block: Block) -> None:
         self.ops = {op.id: op for op in block.walk()}
         self.lookups = [op for op in self.ops.values() if op.traits.takes == "key"]
-        self.owner = {i.id: loop for loop in self.ops.values() if loop.is_loop for i in loop.body if i.code == "item"}
+        self.owner = block.loops_of_items()
         self.made = {op.id: op.args for op in self.ops.values()}
         for loop in (op for op in self.ops.values() if op.is_loop):
             ends = () if loop.until is None else (loop.until,)

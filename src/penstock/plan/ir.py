@@ -186,6 +186,10 @@ class Block:
     def walk(self) -> Iterator[Op]:
         return walk(self.ops)
 
+    def loops_of_items(self) -> dict[int, Op]:
+        """Item -> the loop that gives it."""
+        return {item.id: loop for loop in self.walk() if loop.is_loop for item in loop.body if item.code == "item"}
+
     def line(self, number: int) -> str:
         """A line of the source by its number in the file; none where nothing is known of it."""
         lines, place = self.source.split("\n"), number - self.first

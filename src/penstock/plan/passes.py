@@ -24,7 +24,7 @@ def _each_block(plan: Plan, rewrite: Callable[[Block], Block]) -> Plan:
     )
 
 
-# -- convert_returns -------------------------------------------------------------------------------------
+# -- convert_returns ----------------------------------------------------------------------------
 
 
 def convert_returns(plan: Plan) -> Plan:

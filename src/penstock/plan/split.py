@@ -70,33 +70,33 @@ class _Homes:
         gives: dict[str, list[Op]] = {}
         for op in self.ops:
             if op.id in sites:
-                self._settle(op, sites[op.id])
+                self._give_home(op, sites[op.id])
             elif op.traits.takes == "row":
-                self._settle(op, self.home[op.args[0]])
+                self._give_home(op, self.home[op.args[0]])
             elif op.code == "return":
                 gives.setdefault(op.name, []).append(op)
             else:
                 homes = [self.home[a] for a in _used(op) if a in self.home]
                 if homes:
-                    self._settle(op, max(homes))
+                    self._give_home(op, max(homes))
                 elif op.code == "udf" or any(a in self.floating for a in _used(op)):
                     self.floating.add(op.id)
         # All that may set one returned field must do so in order.
         for several in gives.values():
             homes = [self.home[a] for op in several for a in _used(op) if a in self.home]
             for op in several:
-                self._settle(op, max(homes, default=0))
+                self._give_home(op, max(homes, default=0))
         for op in self.ops:
             if op.id in self.floating:
-                self._settle(op, 0)
+                self._give_home(op, 0)
         self.everywhere = {op.id for op in self.ops if op.id not in self.home}
 
-    def _settle(self, op: Op, home: int) -> None:
+    def _give_home(self, op: Op, home: int) -> None:
         self.home[op.id] = home
         self.floating.discard(op.id)
         for used in _used(op):
             if used in self.floating:
-                self._settle(self.by_id[used], home)
+                self._give_home(self.by_id[used], home)
 
     def needs(self) -> set[tuple[int, int]]:
         """(site, other): the other needs what the site computes."""

@@ -11,7 +11,7 @@ from penstock.plan.ir import Block, Op
 class Texts:
     def __init__(self, block: Block) -> None:
         self.ops = {op.id: op for op in block.walk()}
-        self.items = {i.id: op for op in block.walk() if op.is_loop for i in op.body if i.code == "item"}
+        self.items = block.loops_of_items()
 
     def join(self, values: Iterable[int]) -> str:
         return ", ".join(self.of(v) for v in values)

@@ -50,8 +50,8 @@ class MicroBatch:
         opened.run_ahead.wait()
         source, spans = query_id(self.spec.path), self._spans(batch_id)
         offsets = planned(self.spec.path, batch_id) if spans is None else named(spans)
-        events = partial(self._events, opened, frame, spans)
-        out = opened.database.run(events, id=batch_id, source=source, offsets=offsets, watermark=self.watermark)
+        take = partial(self._events, opened, frame, spans)
+        out = opened.database.run(take, id=batch_id, source=source, offsets=offsets, watermark=self.watermark)
         self.publish(opened, out, frame.sparkSession, batch_id)
         if spans is not None:
             self._start_next(opened, batch_id + 1, source, spans)

@@ -25,14 +25,14 @@ class MemoryStore:
     damage: tuple[Finding, ...] = ()
 
     def __init__(self, engine: Engine) -> None:
-        self._program = engine.program
+        self._engine, self._program = engine, engine.program
         self._outcomes: dict[int, pa.Table] = {}
         self.last_id: int | None = None
         self.stream = StreamState()
         self.version = 0
 
     def recover(self) -> tuple[Tables, Recovered]:
-        return Tables(self._program), Recovered(0, 0, 0.0)
+        return self._engine.tables, Recovered(0, 0, 0.0)
 
     def refuse_foreign(self, id: int, source: str, offsets: str | None) -> None:
         pass

@@ -55,7 +55,7 @@ class Keys:
         self.emitter, self.event, self.foresight = emitter, event, foresight
         self.ops = {op.id: op for op in block.walk()}
         self.place = {id_: place for place, id_ in enumerate(self.ops)}
-        self.owner = {i.id: op for op in self.ops.values() if op.is_loop for i in op.body if i.code == "item"}
+        self.owner = block.loops_of_items()
         emitter.event = event
         emitter.begin(block)
 
