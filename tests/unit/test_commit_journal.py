@@ -17,7 +17,7 @@ from penstock.errors import StateError
 
 IDENTITY: dict[str, Any] = {
     "app": "bank",
-    "tables": {"Account": {"key": ["id"], "columns": {"id": "str", "balance": "decimal(18, 2)"}}},
+    "tables": {"Account": {"id": "str key", "balance": "decimal(18, 2)"}},
 }
 
 
@@ -101,12 +101,12 @@ def test_commits_are_found_again(journal: Journal) -> None:
             r"table 'Stock' is declared, but not in the directory",
         ),
         (
-            {"tables": {"Account": {"key": ["id"], "columns": {"id": "str", "balance": "int"}}}},
-            r"table 'Account' column 'balance' is \"decimal\(18, 2\)\" in the directory, but declared as \"int\"",
+            {"tables": {"Account": {"id": "str key", "balance": "int"}}},
+            r"table 'Account', column 'balance' is \"decimal\(18, 2\)\" in the directory, but declared as \"int\"",
         ),
         (
-            {"tables": {"Account": {"key": ["id"], "columns": {"id": "str"}}}},
-            r"table 'Account' column 'balance' is in the directory, but not declared",
+            {"tables": {"Account": {"id": "str key"}}},
+            r"table 'Account', column 'balance' is in the directory, but not declared",
         ),
     ],
 )

@@ -112,6 +112,48 @@ def test_a_last_line_that_is_whole_but_for_its_newline_counts(kept: Path) -> Non
     assert kept.read_bytes().count(b"\n") == len(NAMES) + 2
 
 
+class LosesWhatItFailsToSync(Disk):
+    """A sync that fails drops what was written since the one before, which can be read until the power is lost."""
+
+    def __init__(self, fail_at: int) -> None:
+        super().__init__()
+        self.fail_at, self.syncs = fail_at, 0
+        self.pending: list[tuple[int, bytes]] = []
+        self.durable = b""
+
+    def write_at(self, fd: int, data: Any, offset: int, path: Path) -> None:
+        super().write_at(fd, data, offset, path)
+        self.pending.append((offset, bytes(data)))
+
+    def fsync(self, fd: int, path: Path) -> None:
+        self.syncs += 1
+        pending, self.pending = self.pending, []
+        if self.syncs == self.fail_at:
+            raise StateError(f"cannot sync {path}")
+        for offset, data in pending:
+            self.durable = self.durable.ljust(offset, b"\0")[:offset] + data + self.durable[offset + len(data) :]
+
+
+@pytest.mark.parametrize("fail_at", range(1, 5))
+def test_what_a_failed_sync_lost_is_written_again(tmp_path: Path, fail_at: int) -> None:
+    disk = LosesWhatItFailsToSync(fail_at)
+    path = tmp_path / "Transfer.jsonl"
+
+    def anew() -> ChainedLines:
+        return ChainedLines(disk, path, {"kind": "files"})
+
+    added: list[str] = []
+    for name in ("a", "b", "c"):
+        try:
+            anew().append([name])
+        except StateError:
+            anew().append([] if name in anew().read() else [name])
+        added.append(name)
+        path.with_name("after").write_bytes(disk.durable)
+        assert ChainedLines(Disk(), path.with_name("after"), {"kind": "files"}).read() == added
+    assert disk.syncs > fail_at
+
+
 def test_one_append_is_one_line(kept: Path) -> None:
     lines(kept).append(["one", "two", "three"])
     assert kept.read_bytes().count(b"\n") == len(NAMES) + 2

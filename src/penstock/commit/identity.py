@@ -118,13 +118,10 @@ def _differences(stored: Any, given: Any, where: tuple[str, ...]) -> Iterator[st
 
 
 def _words(where: tuple[str, ...]) -> str:
-    """('tables', 'Account', 'columns', 'balance') as a person says it."""
+    """('tables', 'Account', 'balance') as a person says it."""
     if where[0] != "tables" or len(where) == 1:
         return " ".join(where)
-    inner = where[2:]
-    if inner[:1] == ("columns",) and len(inner) > 1:
-        inner = ("column", f"'{inner[1]}'", *inner[2:])
-    return " ".join(("table", f"'{where[1]}'", *inner))
+    return ", ".join(f"{what} '{name}'" for what, name in zip(("table", "column"), where[1:], strict=False))
 
 
 def _short(value: Any) -> str:

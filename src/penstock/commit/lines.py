@@ -116,18 +116,20 @@ class ChainedLines:
             header, self._crc = _encode(self._first(), 0)
             self._end, self._ended, self._last = len(header), False, header
         if not self._ended:
-            # Written again: where its sync failed, it can be read and is lost all the same.
-            self._disk.write_at(fd, self._last, self._end - len(self._last), self.path)
-            self._disk.fsync(fd, self.path)
+            self._write_synced(fd, self._last, self._end - len(self._last))
             self._disk.write_at(fd, b"\n", self._end, self.path)
             self._end, self._ended = self._end + 1, True
-        if lines:
-            line, _ = _encode(lines, self._crc)
-            self._disk.write_at(fd, line, self._end, self.path)
-        self._disk.fsync(fd, self.path)
+        line = _encode(lines, self._crc)[0] if lines else b""
+        self._write_synced(fd, line, self._end)
         if lines:
             self._disk.write_at(fd, b"\n", self._end + len(line), self.path)
         self._look(fd)
+
+    def _write_synced(self, fd: int, line: bytes, at: int) -> None:
+        """Write a line together with the newline before it: where a sync failed, both can be read and are lost all the
+        same."""
+        self._disk.write_at(fd, b"\n"[:at] + line, max(at - 1, 0), self.path)
+        self._disk.fsync(fd, self.path)
 
     def _first(self) -> dict[str, Any]:
         return {key: value for key, value in self._wanted.items() if value is not None}
