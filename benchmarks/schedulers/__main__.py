@@ -17,6 +17,9 @@ def arguments() -> argparse.ArgumentParser:
     regret = _command(commands, "regret", "adaptive against every fixed policy, over a grid and over time")
     regret.add_argument("--threads", type=int, default=cores(), help="threads of each policy; default all cores")
     regret.add_argument("--only", default="", metavar="TEXT", help="only points whose description holds this text")
+    part = regret.add_mutually_exclusive_group()
+    part.add_argument("--points", type=_slice, metavar="A:B", help="only these of the points, and not the phases")
+    part.add_argument("--phases", action="store_true", help="only the phases, and not the points")
     scaling = _command(commands, "scaling", "Streaming Ledger on 1, 2, 4, … cores, against the bound")
     scaling.add_argument("--cores", type=_numbers, default=_powers(cores()), metavar="N,N,…", help="default 1, 2, 4, …")
     scaling.add_argument("--repeat", type=int, default=2, help="runs of each policy that count; default %(default)s")
@@ -31,6 +34,12 @@ def arguments() -> argparse.ArgumentParser:
 
 def _numbers(text: str) -> list[int]:
     return [int(word) for word in text.split(",")]
+
+
+def _slice(text: str) -> slice:
+    """A:B as of a list; either may be left out."""
+    start, _, stop = text.partition(":")
+    return slice(int(start) if start else None, int(stop) if stop else None)
 
 
 def _powers(most: int) -> list[int]:
@@ -68,7 +77,7 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
         return figures(chosen.out, chosen.threads, only=chosen.only, quick=chosen.quick)
     from benchmarks.schedulers.regret import regret
 
-    return regret(chosen.threads, quick=chosen.quick, only=chosen.only)
+    return regret(chosen.threads, quick=chosen.quick, only=chosen.only, points=chosen.points, phases=chosen.phases)
 
 
 if __name__ == "__main__":

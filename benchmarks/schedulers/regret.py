@@ -29,31 +29,39 @@ EACH, TIMES = 8, 3  # batches a phase, and how often the phases come
 FINALISTS = 3
 
 
-def regret(threads: int, *, quick: bool = False, only: str = "") -> dict[str, Any]:
+def regret(
+    threads: int, *, quick: bool = False, only: str = "", points: slice | None = None, phases: bool = False
+) -> dict[str, Any]:
+    """points: these of the grid, without the phases; phases: these, without the grid. So that several machines, or
+    pairs of cores of one, can share it out. Points that share their tables share what adaptive learned at those before;
+    the first of a slice has none before it, and the phases no grid."""
     report: dict[str, Any] = heading() | {"threads": threads}
     begun = time.perf_counter()
     policies = [*parsed(FIXED, threads), Policy.adaptive(threads)]
     print(f"{report['machine']}\nms: medians; regret: round by round")
     print(f"{'point':58} {'best fixed policy':22} {'ms':>8} {'adaptive':>9} {'regret':>7}  why")
-    chosen = [knobs for knobs in (few() if quick else grid()) if only in describe(knobs)]
-    report["points"] = points = []
-    for _, group in itertools.groupby(chosen, same_tables):
-        points += _points(list(group), policies)
-    if points:
-        report["summary"] = summary(points)
-        _print_summary(report["summary"])
-    report["dynamic"] = []
-    for base in [StreamingLedger(batch=200, keys=500, cost_us=0.3)] if quick else changing():
-        report["dynamic"].append(dynamic(base, policies, each=2 if quick else EACH, times=1 if quick else TIMES))
-        _print_dynamic(report["dynamic"][-1])
-    report["together"] = together(report["dynamic"])
-    _print_together(report["together"])
+    if not phases:
+        chosen = [knobs for knobs in (few() if quick else grid()) if only in describe(knobs)]
+        report |= _over_grid(chosen if points is None else chosen[points], policies)
+    if points is None:
+        report |= _over_phases(quick, policies)
     report["seconds"] = round(time.perf_counter() - begun, 1)
     print(f"\n{report['command']}: {report['seconds']:.0f} s")
     return report
 
 
 # -- the grid -------------------------------------------------------------------------------------
+
+
+def _over_grid(chosen: list[Knobs], policies: list[Policy]) -> dict[str, Any]:
+    found: list[dict[str, Any]] = []
+    for _, group in itertools.groupby(chosen, same_tables):
+        found += _points(list(group), policies)
+    if not found:
+        return {"points": found}
+    report = {"points": found, "summary": summary(found)}
+    _print_summary(report["summary"])
+    return report
 
 
 def _points(group: list[Knobs], policies: list[Policy]) -> list[dict[str, Any]]:
@@ -137,6 +145,16 @@ def _print_summary(s: dict[str, Any]) -> None:
 
 
 # -- the workload that changes --------------------------------------------------------------------
+
+
+def _over_phases(quick: bool, policies: list[Policy]) -> dict[str, Any]:
+    forms = []
+    for base in [StreamingLedger(batch=200, keys=500, cost_us=0.3)] if quick else changing():
+        forms.append(dynamic(base, policies, each=2 if quick else EACH, times=1 if quick else TIMES))
+        _print_dynamic(forms[-1])
+    report = {"dynamic": forms, "together": together(forms)}
+    _print_together(report["together"])
+    return report
 
 
 def changing() -> list[StreamingLedger]:

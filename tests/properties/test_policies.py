@@ -101,10 +101,10 @@ def test_events_that_reach_no_record() -> None:
 def test_adaptive_says_why_and_is_right() -> None:
     with pair("sl") as (app, serial, db):
         db.warm()
-        price, chosen = db._engine.scheduler.groups[0][1].price, set()
+        event_cost, chosen = db._engine.scheduler.groups[0][1].event_cost, set()
         for seed, cost in enumerate((1e-9, 1e-3, 1e-3, 1e-9)):
             events = batch(app, "sl", 1_500, seed, abort_ratio=0.2)
-            price.one = cost  # what an event is taken to cost, as if earlier batches had shown it
+            event_cost.seconds = cost  # what an event is taken to cost, as if earlier batches had shown it
             same(serial, db, events, Policy.adaptive(threads=2))
             chosen.add(db.last_batch.policy)
             assert "events" in db.last_batch.why
@@ -168,7 +168,7 @@ def test_groups_that_never_meet_have_policies_of_their_own() -> None:
                 for t in range(300)
             ]
             dear, cheap = (adaptive for _, adaptive in db._engine.scheduler.groups)
-            dear.price.one, cheap.price.one = 1e-3, 1e-9  # as if earlier batches had shown it
+            dear.event_cost.seconds, cheap.event_cost.seconds = 1e-3, 1e-9  # as if earlier batches had shown it
             same(serial, db, events, Policy.adaptive(threads=2))
             assert " + serial" in db.last_batch.policy
             assert "Take: " in db.last_batch.why

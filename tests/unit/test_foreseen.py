@@ -360,3 +360,63 @@ def test_a_record_that_is_chosen_from_two_is_written_under_every_policy() -> Non
             db.load(Pot, rows)
             db.run(batch, policy=ps.Policy(explore=explore, unit=unit, on_abort=on_abort, threads=2))
             assert_same_tables(db.table(Pot), reference.table(Pot), ["k"])
+
+
+def test_an_abort_takes_back_what_was_written_to_a_record_that_was_read_by_another_name() -> None:
+    """The first way to a record only reads it, the second one writes it: both mean one version."""
+    app = ps.App("aliased")
+
+    @app.table
+    class Pot:
+        k: int = ps.key()
+        n: int = 0
+
+    @app.event
+    class Move:
+        ts: int = ps.order()
+        a: int
+        b: int
+        xs: list[int]
+
+    @app.transaction
+    def move(e: Move) -> None:
+        seen = Pot[e.a].n
+        if e.ts % 5 == 4:
+            del Pot[e.b]
+        else:
+            Pot[e.b].n += 1
+        for x in e.xs:
+            Pot.get(x + 1).n += seen
+        if (seen + e.ts) % 3 == 0:
+            ps.abort("three")
+
+    batch = [Move(ts=i, a=i % 4, b=i * i % 4, xs=[i % 4, i % 3]) for i in range(60)]
+    rows = [{"k": k, "n": 0} for k in range(4)]
+    for explore, unit, on_abort in product(EXPLORE, UNITS, ON_ABORT):
+        policy = ps.Policy(explore=explore, unit=unit, on_abort=on_abort, threads=2)
+        check(app, load={Pot: rows}, batches=[batch], policy=policy)
+
+
+def test_the_items_of_a_range_across_all_ints_are_foreseen_as_they_are() -> None:
+    """From the first item to the last it is further than int64 reaches, which compiled code takes no product to do."""
+    app = ps.App("wide")
+
+    @app.table
+    class Pot:
+        k: int = ps.key()
+        n: int = 0
+
+    @app.event
+    class Sow:
+        ts: int = ps.order()
+        xs: list[int]
+
+    @app.transaction
+    def sow(e: Sow) -> None:
+        for i in range(LOWEST, HIGHEST, 4611686018427387904):
+            Pot.get(i).n += 1
+            for x in e.xs:
+                Pot.get(x + i % 3).n += 1
+
+    for policy in (Policy(threads=2), Policy.locking("lal", 2)):
+        check(app, batches=[[Sow(ts=i, xs=[10 * i, 20]) for i in range(6)]], policy=policy)

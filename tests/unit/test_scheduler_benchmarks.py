@@ -103,6 +103,21 @@ def test_regret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert max(one[what] for one in report["together"].values()) == pytest.approx(dynamic["adaptive_to_best"])
 
 
+def test_regret_can_be_shared_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points that are measured apart, and the phases, are those of the whole."""
+    monkeypatch.setattr(regret, "FIXED", FEW[:2])
+    knobs = [StreamingLedger(keys=200, batch=batch, cost_us=0.3) for batch in (200, 250, 300)]
+    monkeypatch.setattr(regret, "few", lambda: knobs)
+    points = []
+    for part in (":1", "1:3", "3:"):
+        report = report_of(tmp_path, "regret", "--threads", "2", "--points", part)
+        assert "dynamic" not in report
+        points += report["points"]
+    assert [point["point"] for point in points] == [describe(one) for one in knobs]
+    report = report_of(tmp_path, "regret", "--threads", "2", "--phases")
+    assert "points" not in report and len(report["dynamic"]) == 1
+
+
 def test_scaling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scaling, "POLICIES", FEW[1:])
     report = report_of(tmp_path, "scaling", "--cores", "1,2", "--repeat", "1")

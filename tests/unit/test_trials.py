@@ -22,7 +22,7 @@ def run(chooser: Chooser, features: Features, batches: int, times: dict[str, flo
     for number in range(batches):
         name = chooser.choose(features).policy.name
         ran.append(name)
-        chooser.trials.ran(name, times[name] * held_up.get(f"b{number}", 1.0), chooser.estimates)
+        chooser.trials.observe(name, times[name] * held_up.get(f"b{number}", 1.0), chooser.estimates)
     return ran
 
 
@@ -80,9 +80,9 @@ def test_small_batches_have_no_time_for_trials_and_dear_ones_nothing_to_gain(fea
 def test_who_runs_ahead_is_not_tried() -> None:
     """If events begin to abort just then, it would do nearly all of them twice."""
     trials, estimates = Trials(Costs()), {BFS: 1.9e-3, DFS: 1.95e-3, "ready/operation/lazy": 1.9e-3, "serial": 1.9e-3}
-    trials.corrected(NEAR, estimates)
+    trials.apply_corrections(NEAR, estimates)
     assert trials.rival(BFS, estimates) is None
-    trials.ran(BFS, 1e-7, estimates)
+    trials.observe(BFS, 1e-7, estimates)
     assert trials.rival(BFS, estimates) == DFS
 
 
@@ -109,20 +109,20 @@ def test_batches_that_differ_are_not_compared(other: Features) -> None:
     chooser, ran = Chooser(Costs(), last=BFS), []
     for number in range(40):
         choice = chooser.choose(other if number % 2 else NEAR)
-        ran.append(choice.tried)
-        chooser.trials.ran(choice.policy.name, 1.0, chooser.estimates)
+        ran.append(choice.trial)
+        chooser.trials.observe(choice.policy.name, 1.0, chooser.estimates)
     assert not any(ran)
 
 
 def test_what_trials_tell_is_kept_and_holds_where_a_record_is_as_hot(tmp_path: Path) -> None:
     costs = Costs(tmp_path)
     assert costs.correction(DFS, 2, 10_000, False) is None
-    for more in (0.9, 0.95, 0.1, 1.5):
-        costs.correct(DFS, 2, 10_000, False, more)
+    for ratio in (0.9, 0.95, 0.1, 1.5):
+        costs.correct(DFS, 2, 10_000, False, ratio)
     assert costs.correction(DFS, 2, 10_000, False) == pytest.approx(0.5 * 1.5)
     assert costs.correction(DFS, 2, 10_000, True) is None is costs.correction(DFS, 2, 1_000, False)
     assert costs.correction(DFS, 4, 10_000, False) is None is costs.correction(BFS, 2, 10_000, False)
-    costs.keep()
+    costs.save()
     again = Costs(tmp_path)
     assert again.correction(DFS, 2, 10_000, False) == pytest.approx(0.75)
     assert again.of(DFS, 2, 10_000) == Costs().of(DFS, 2, 10_000)
@@ -134,10 +134,10 @@ def test_that_a_rival_says_something_else_of_an_events_cost_does_not_make_batche
     """What a policy's threads wait for each other looks like work."""
     chooser, ran = Chooser(Costs()), []
     for _ in range(60):
-        # The price is the lesser of what the last two batches told.
+        # The event's cost is the lesser of what the last two batches told.
         cheap = any(who != BFS for who in ran[-2:])
         ran.append(chooser.choose(replace(NEAR, cost=0.2e-6 if cheap else 0.3e-6)).policy.name)
-        chooser.trials.ran(ran[-1], {BFS: 10.0, DFS: 10.5, READY: 11.0}[ran[-1]], chooser.estimates)
+        chooser.trials.observe(ran[-1], {BFS: 10.0, DFS: 10.5, READY: 11.0}[ran[-1]], chooser.estimates)
     assert chooser.last == BFS and ran.count(DFS) == ran.count(READY) == 2
 
 
@@ -149,7 +149,7 @@ def test_events_that_reach_no_record_are_tried_too() -> None:
 def test_a_trial_says_that_it_is_one() -> None:
     chooser = Chooser(Costs())
     choice = chooser.choose(NEAR)
-    assert not choice.tried
-    chooser.trials.ran(choice.policy.name, 1e-5, chooser.estimates)
+    assert not choice.trial
+    chooser.trials.observe(choice.policy.name, 1e-5, chooser.estimates)
     choice = chooser.choose(NEAR)
-    assert choice.tried and choice.why.startswith("to see how it compares: ") and chooser.last != choice.policy.name
+    assert choice.trial and choice.why.startswith("to see how it compares: ") and chooser.last != choice.policy.name

@@ -1,13 +1,15 @@
-"""What building and exploring a graph costs an app on this machine: learned from its batches, and kept for its next
+"""What it costs an app to build and explore a graph on this machine: learned from its batches, and saved for its next
 process.
 
-A policy costs what was thought of it at first, times what all of them cost more, or less, than thought, times what it
-alone does. The second follows every batch, whoever ran it: what slows the machine down for a while must not make the
-policy that ran meanwhile look worse than those that did not. The third follows slowly, and fades while others run.
+    cost of a policy  =  first estimate  x  a factor common to all policies  x  a factor of its own
 
-What a batch took more than its work, but for building, is keeping versions, and whatever is wrong with what is thought
-of the work: that is common to all. Exploring is each policy's own, and is not scaled with it: or where versions seem to
-cost nothing, so would the difference between the policies.
+The common factor follows every batch, whichever policy ran it: what slows the machine down for a while must not make
+the policy that ran meanwhile look worse than those that did not. A policy's own factor follows slowly, and fades while
+others run.
+
+What a batch took beyond its work, building left out, is the cost of keeping versions and the error of the estimate of
+the work. Both are common to all policies. Exploring is a policy's own cost and is not scaled by the common factor:
+where versions seem to cost nothing, policies would otherwise seem equal.
 """
 
 from __future__ import annotations
@@ -20,46 +22,52 @@ from pathlib import Path
 
 from penstock.execute.cache import read, write
 
-_FILE = "schedule-learned-2-{app}.json"  # the number: of what the factors mean
-# How much of a new measurement is taken over, if it is lower and if it is higher: whatever else runs, and memory that
-# is touched for the first time, can only make a batch dearer. How much at first.
-_LOWER, _HIGHER, _AT_FIRST = 0.4, 0.1, 0.8
-# So much of that is thought to be one policy's own, lower and higher in the same proportion: or the one that runs would
-# come to look better than the others, or worse, for no more than having run. Of its first batch, which touches arrays
-# that no other needs, nothing.
-_OWN = 0.1
-# One measurement that is far off must not count for much; nor must all that were.
-_LEAST, _MOST, _BOUNDS = 0.5, 3.0, (0.3, 10.0)
-# What is thought of a policy besides the work may be that wrong.
-_WRONG = (0.5, 2.0)
-# What is left of what is known of one policy alone after a batch of another.
-_FADES = 0.98
-# A small batch stays in the caches of a core, so what it costs is learned apart. It tells what a batch costs to begin
-# with; a large one, what an access costs to build in. From smaller ones nothing can be learned.
-_LARGE, _SMALL = 4096, 128
-# What keeping versions and exploring cost is what a batch took more than its work: where an access is work for longer
-# than this, in seconds, that is but the error of what is thought of the work.
-_DEAR = 1.5e-6
+_FILE = "schedule-learned-2-{app}.json"  # the number changes with the meaning of the factors
+# How much of a new measurement is taken over, as an exponent of its ratio to what was expected: if it is lower, if it
+# is higher, and the first one. Whatever else runs, and memory that is touched for the first time, can only make a batch
+# slower, so lower ones count for more. Chosen by hand.
+_FOLLOW_DOWN, _FOLLOW_UP, _FOLLOW_FIRST = 0.4, 0.1, 0.8
+# The share of a change of the common factor that also goes to the factor of the policy that ran, lower and higher
+# alike: otherwise that policy would come to look better than others, or worse, only because it ran. Its first batch
+# changes nothing: it touches arrays that no other policy needs. Chosen by hand.
+_OWN_SHARE = 0.1
+# Bounds of one measurement over what was expected, and of a factor. One that is far off must not count for much, nor
+# must many. Chosen by hand.
+_LEAST_RATIO, _MOST_RATIO, _FACTOR_BOUNDS = 0.5, 3.0, (0.3, 10.0)
+# Bounds of what trials may correct: a policy's time besides the work, over its estimate. Chosen by hand.
+_CORRECTION_BOUNDS = (0.5, 2.0)
+# How much of a policy's own factor is left, as an exponent, after each batch of another policy: half of it after 34.
+# Chosen by hand.
+_FADE = 0.98
+# Events from which a batch is large. A smaller one stays in the caches of a core, so its costs are learned separately.
+# Small batches show what it costs to begin one, large ones what an access costs to build. Chosen by hand.
+_LARGE = 4096
+# From batches of fewer events nothing is learned. Chosen by hand.
+_LEAST_EVENTS = 128
+# The overhead of versions and exploring is what a batch took beyond its work. Where the work of an access takes longer
+# than this, in seconds, that difference is mostly the error of the estimated work. Chosen by hand.
+_LONG_WORK = 1.5e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """In seconds."""
+    """What a policy costs besides the work, in seconds."""
 
-    exploring: float  # for an access, on one thread
-    versions: float = 20e-9  # of keeping them, likewise
-    entry: float = 40e-9  # of building, for an access, by the wall clock
-    start: float = 0.25e-3  # of a batch
+    exploring: float  # to find the next task: per access, on one thread
+    versions: float = 20e-9  # to keep versions: per access, on one thread
+    entry: float = 40e-9  # to build the graph: per access, of wall time
+    start: float = 0.25e-3  # to begin a batch
 
     @property
-    def more(self) -> float:
-        """Than the work itself."""
+    def overhead(self) -> float:
+        """Per access while threads explore."""
         return self.versions + self.exploring
 
 
-# Before anything was measured: large batches on two cores of 2024, of apps that suit graphs, for what seems too dear is
-# not tried and never known better. What counts is how they compare with each other.
-_FIRST = {
+# Policy -> its cost, in seconds, before anything was measured. Measured on large batches on two cores of an AMD EPYC,
+# of apps that suit graphs (docs/SCHEDULING.md): what seems too expensive is not tried, so too low is better than
+# too high. What counts is how they compare with each other. The defaults in Cost belong to them.
+_FIRST_ESTIMATES = {
     "bfs/transaction/eager": Cost(0.0),
     "dfs/transaction/eager": Cost(45e-9),
     "ready/transaction/eager": Cost(90e-9),
@@ -69,136 +77,140 @@ _FIRST = {
     "ready/operation/lazy": Cost(150e-9, entry=50e-9),
     "ready/operation/eager": Cost(210e-9, entry=50e-9),
 }
-# What small batches take of that.
+# The share of these costs per access that small batches take, which stay in the caches. Chosen by hand.
 _CACHED = 0.5
 
-# Of start, entry and versions; one policy's own last: of exploring too. Of a policy that was tried, only the last: of
-# all that it takes besides the work.
+# Of start, of entry, of versions. The last factor of a policy's own is of exploring too. Where trials corrected a
+# policy, only the last counts: it is of all that the policy takes besides the work.
 Factors = tuple[float, float, float]
-_AS_THOUGHT: Factors = (1.0, 1.0, 1.0)
+_NEUTRAL: Factors = (1.0, 1.0, 1.0)
 
 
 @dataclass(slots=True)
 class Costs:
     directory: Path | None = None
     app: str = ""
-    known: dict[str, Factors] = field(default_factory=dict)  # by threads and size; and those of one policy alone
-    learned: int = 0  # measurements, since it was last kept
-    _at_hand: dict[tuple[str, int, bool], Cost] = field(default_factory=dict)
+    # Those common to all policies, by threads and size; those of one policy; and corrections by trials.
+    factors: dict[str, Factors] = field(default_factory=dict)
+    unsaved: int = 0  # measurements since they were last saved
+    _cache: dict[tuple[str, int, bool], Cost] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        kept = read(self.directory, self._file) if self.directory is not None else None
-        if kept is not None:
-            # It is no longer what was written: then nothing is known.
+        saved = read(self.directory, self._file) if self.directory is not None else None
+        if saved is not None:
+            # If it is no longer what was written, nothing is known.
             with contextlib.suppress(ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):
-                self.known = {where: _bounded(*map(float, factors)) for where, factors in json.loads(kept).items()}
+                self.factors = {key: _clamp(*map(float, factors)) for key, factors in json.loads(saved).items()}
 
     @property
     def _file(self) -> str:
         return _FILE.format(app=self.app)
 
     def of(self, name: str, threads: int, events: float) -> Cost:
+        """The cost of a policy, for batches of so many events."""
         key = name, threads, events < _LARGE
-        found = self._at_hand.get(key)
+        found = self._cache.get(key)
         if found is None:
-            where = _where(threads, events)
-            every, own = self.known.get(where, _AS_THOUGHT), self.known.get(f"{name}:{where}", _AS_THOUGHT)
-            first, size = _FIRST[name], _CACHED if events < _LARGE else 1.0
-            found = self._at_hand[key] = Cost(
-                start=first.start * every[0] * own[0],
-                entry=first.entry * every[1] * own[1] * size,
-                versions=first.versions * every[2] * own[2] * size,
-                exploring=first.exploring * own[2] * size,
+            size_key = _size_key(threads, events)
+            common, own = self.factors.get(size_key, _NEUTRAL), self.factors.get(f"{name}:{size_key}", _NEUTRAL)
+            first, cached = _FIRST_ESTIMATES[name], _CACHED if events < _LARGE else 1.0
+            found = self._cache[key] = Cost(
+                start=first.start * common[0] * own[0],
+                entry=first.entry * common[1] * own[1] * cached,
+                versions=first.versions * common[2] * own[2] * cached,
+                exploring=first.exploring * own[2] * cached,
             )
         return found
 
     def learn(
         self, name: str, threads: int, *, events: int, entries: int, work: float, spent: dict[str, float]
     ) -> None:
-        """One batch's truth, in thread-seconds. work: of the serial loop, as it was thought to be."""
-        if name not in _FIRST or events < _SMALL:
+        """What one batch took, in thread-seconds. work: the estimate of the serial loop's."""
+        if name not in _FIRST_ESTIMATES or events < _LEAST_EVENTS:
             return
-        old, building = self.of(name, threads, events), spent["construct"] / threads
-        start = entry = more = 1.0
+        expected, building = self.of(name, threads, events), spent["construct"] / threads
+        start = entry = overhead = 1.0
         if events < _LARGE:
-            start = _off(old.start, building - entries * old.entry)
+            start = _ratio(expected.start, building - entries * expected.entry)
         else:
-            entry = _off(old.entry, (building - old.start) / max(1, entries))
-        if work < _DEAR * entries:
+            entry = _ratio(expected.entry, (building - expected.start) / max(1, entries))
+        if work < _LONG_WORK * entries:
             took = spent["useful"] + spent["abort"] + spent["explore"]
-            more = _off(old.more, (took - work) / entries)
-        self._take_over(_where(threads, events), name, (start, entry, more))
-        self._at_hand.clear()
-        self.learned += 1
+            overhead = _ratio(expected.overhead, (took - work) / entries)
+        self._update(_size_key(threads, events), name, (start, entry, overhead))
+        self._cache.clear()
+        self.unsaved += 1
 
-    def _take_over(self, where: str, name: str, off: Factors) -> None:
-        """off: how far off what was thought of this policy was."""
-        every, own, known = self.known.get(where), self.known.get(f"{name}:{where}"), self.known
-        if every is None:
-            known[where], known[f"{name}:{where}"] = _times(_AS_THOUGHT, off, _AT_FIRST, _AT_FIRST), _AS_THOUGHT
+    def _update(self, size_key: str, name: str, ratios: Factors) -> None:
+        """ratios: what was measured of this policy, over what was expected of it."""
+        common, own, factors = self.factors.get(size_key), self.factors.get(f"{name}:{size_key}"), self.factors
+        if common is None:
+            factors[size_key] = _scale(_NEUTRAL, ratios, _FOLLOW_FIRST, _FOLLOW_FIRST)
+            factors[f"{name}:{size_key}"] = _NEUTRAL
         elif own is None:
-            known[f"{name}:{where}"] = _AS_THOUGHT
+            factors[f"{name}:{size_key}"] = _NEUTRAL
         else:
-            known[where] = common = _times(every, off, _LOWER, _HIGHER)
-            # A part of how far that went: beyond its bounds, the rest is not this policy's own either.
-            known[f"{name}:{where}"] = _bounded(
-                *(o * (c / e) ** _OWN for o, c, e in zip(own, common, every, strict=True))
+            factors[size_key] = changed = _scale(common, ratios, _FOLLOW_DOWN, _FOLLOW_UP)
+            # A share of how far the common factor went: what its bounds cut off is not this policy's own either.
+            factors[f"{name}:{size_key}"] = _clamp(
+                *(o * (new / old) ** _OWN_SHARE for o, new, old in zip(own, changed, common, strict=True))
             )
-        for other in _FIRST:
-            fading = known.get(f"{other}:{where}")
+        for other in _FIRST_ESTIMATES:
+            fading = factors.get(f"{other}:{size_key}")
             if fading is not None and other != name:
-                known[f"{other}:{where}"] = _times(_AS_THOUGHT, fading, _FADES, _FADES)
+                factors[f"{other}:{size_key}"] = _scale(_NEUTRAL, fading, _FADE, _FADE)
 
     def correction(self, name: str, threads: int, events: float, hot: bool) -> float | None:
-        """What this policy takes besides the work, over what is thought, where a record is hot or none is; None: not
-        known."""
-        known = self.known.get(_tried(name, threads, events, hot))
+        """What trials showed this policy to take besides the work, over its estimate, for batches with a hot record or
+        without. None: there were no trials."""
+        known = self.factors.get(_trial_key(name, threads, events, hot))
         return None if known is None else known[2]
 
-    def correct(self, name: str, threads: int, events: float, hot: bool, more: float) -> None:
-        """Trials tell that it is yet so many times as much."""
+    def correct(self, name: str, threads: int, events: float, hot: bool, ratio: float) -> None:
+        """Trials show that it takes so many times as much as its corrected estimate."""
         before = self.correction(name, threads, events, hot) or 1.0
-        low, high = _WRONG
-        self.known[_tried(name, threads, events, hot)] = 1.0, 1.0, min(max(before * more, low), high)
-        self.learned += 1
+        low, high = _CORRECTION_BOUNDS
+        self.factors[_trial_key(name, threads, events, hot)] = 1.0, 1.0, min(max(before * ratio, low), high)
+        self.unsaved += 1
 
     def forget(self, threads: int, events: int) -> None:
-        """What was learned of batches of this size: perhaps only something else that ran made them dear. Not what
-        trials told, which compare policies."""
-        where = _where(threads, events)
-        self.known = {key: factors for key, factors in self.known.items() if not f":{key}".endswith(f":{where}")}
-        self._at_hand.clear()
+        """Forget what was learned of batches of this size: perhaps only something else that ran made them slow.
+        Corrections stay, for trials compare policies."""
+        size_key = _size_key(threads, events)
+        self.factors = {key: factors for key, factors in self.factors.items() if not f":{key}".endswith(f":{size_key}")}
+        self._cache.clear()
 
-    def keep(self) -> None:
-        """Write what was learned; a place that cannot be written to means learning again."""
-        if self.directory is None or not self.learned:
+    def save(self) -> None:
+        """Write what was learned. Where nothing can be written, the next process learns anew."""
+        if self.directory is None or not self.unsaved:
             return
-        if write(self.directory, self._file, json.dumps(self.known, indent=1).encode()):
-            self.learned = 0
+        if write(self.directory, self._file, json.dumps(self.factors, indent=1).encode()):
+            self.unsaved = 0
             with contextlib.suppress(OSError):
                 for older in self.directory.glob(f"schedule-*-{self.app}.json"):
                     if older.name != self._file:
                         older.unlink()
 
 
-def _where(threads: int, events: float) -> str:
+def _size_key(threads: int, events: float) -> str:
     return f"{threads}:{'small' if events < _LARGE else 'large'}"
 
 
-def _tried(name: str, threads: int, events: float, hot: bool) -> str:
-    return f"{_where(threads, events)}:{'hot' if hot else 'even'}:{name}"
+def _trial_key(name: str, threads: int, events: float, hot: bool) -> str:
+    return f"{_size_key(threads, events)}:{'hot' if hot else 'even'}:{name}"
 
 
-def _off(thought: float, seen: float) -> float:
-    return min(max(seen / thought, _LEAST), _MOST)
+def _ratio(expected: float, measured: float) -> float:
+    return min(max(measured / expected, _LEAST_RATIO), _MOST_RATIO)
 
 
-def _times(factors: Factors, off: Factors, lower: float, higher: float) -> Factors:
-    return _bounded(*(f * o ** (lower if o < 1.0 else higher) for f, o in zip(factors, off, strict=True)))
+def _scale(factors: Factors, ratios: Factors, down: float, up: float) -> Factors:
+    """down, up: the exponent of a ratio below 1, and of others."""
+    return _clamp(*(f * r ** (down if r < 1.0 else up) for f, r in zip(factors, ratios, strict=True)))
 
 
-def _bounded(start: float, entry: float, more: float) -> Factors:
-    low, high = _BOUNDS
-    if math.isnan(start + entry + more):
+def _clamp(start: float, entry: float, overhead: float) -> Factors:
+    low, high = _FACTOR_BOUNDS
+    if math.isnan(start + entry + overhead):
         raise ValueError("a factor is not a number")
-    return min(max(start, low), high), min(max(entry, low), high), min(max(more, low), high)
+    return min(max(start, low), high), min(max(entry, low), high), min(max(overhead, low), high)

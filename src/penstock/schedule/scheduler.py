@@ -1,7 +1,8 @@
 """A batch under a policy: serially, by its graph, or under locks; `adaptive` looks at the batch and chooses.
 
 An event whose records cannot be foreseen runs alone: what comes before it runs first, what comes after it last.
-Groups of transactions that can never meet are looked at apart, and may run under different policies.
+Groups of transactions that can never meet are looked at apart, and may run under different policies. An app that emits
+runs serially under every policy: its rounds do not overlap.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from penstock.schedule.executors import Executors
 from penstock.schedule.groups import groups, part, put_back
 from penstock.schedule.policy import LOCKING, Policy, RunSummary
 
+EMITS = "its transactions emit events, and what one event causes runs before the next event does"
+
 
 class Scheduler:
     def __init__(self, kernel: Kernel) -> None:
@@ -33,8 +36,17 @@ class Scheduler:
         found = {program.kind(t.event): set(unforeseen(t.block).values()) for t in kernel.plan.transactions}
         self.unforeseen = {kind: " or ".join(sorted(keys)) for kind, keys in found.items() if keys}
         self.groups = [(kinds, Adaptive(kernel, self.executors, self.costs)) for kinds in groups(kernel.plan)]
+        self.emits = program.flow is not None
+
+    def warm(self) -> None:
+        """Compile what the adaptive policy may choose."""
+        if not self.emits:
+            self.executors.warm()
 
     def run(self, running: BatchContext, policy: Policy) -> RunSummary:
+        if self.emits:
+            self.kernel.run(running)
+            return RunSummary(Policy.serial(), EMITS)
         if policy.scheme == "serial":
             self.kernel.run(running)
             return RunSummary(policy, "as asked")
@@ -49,6 +61,8 @@ class Scheduler:
         self, running: BatchContext, policy: Policy, titles: list[str], record: Callable[[Any, int], str]
     ) -> str:
         """What a graph policy would do with a batch, part by part; nothing runs."""
+        if self.emits:
+            return f"serial: {EMITS}\n"
         out, start = [], 0
         for alone in [*self._alone(running), running.count]:
             if start < alone:
@@ -61,7 +75,7 @@ class Scheduler:
         return "\n".join(out)
 
     def close(self) -> None:
-        self.costs.keep()
+        self.costs.save()
         self.executors.close()
 
     # -- adaptive ---------------------------------------------------------------------------

@@ -102,6 +102,9 @@ class Keys:
         loop = self.owner[value]
         turn = turns[loop.id]
         if loop.code == "range":
-            return f"({self.ops[loop.args[0]].const} + {turn} * {loop.const})"
+            # Unsigned, since the way from one end of int64 to the other is longer than int64: LLVM takes for granted
+            # that a signed product does not wrap.
+            start, step = (f"np.uint64(np.int64({n}))" for n in (self.ops[loop.args[0]].const, loop.const))
+            return f"np.int64({start} + np.uint64({turn}) * {step})"
         name = f"{self.event}_{self.ops[loop.args[op.const]].name}"
         return f"e{name}[at{name}[j] + {turn}]"

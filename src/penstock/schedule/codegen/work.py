@@ -145,8 +145,10 @@ class Work:
                 self.load(out, event, foresight, again=True)
 
     def load(self, out: Source, event: int, foresight: AccessSet, *, again: bool) -> None:
-        """What the event sees of each record, to its own entry."""
-        wanted = [site for site in foresight.sites if site.writes or not again]
+        """What the event sees of each record, to its own entry; again: of all that it may have written, where the
+        version may lie at the entry of a site that only reads, if that led to the same record first."""
+        written = {site.table for site in foresight.sites if site.writes}
+        wanted = [site for site in foresight.sites if not again or site.table in written]
 
         def write(out: Source, several: Sequence[Site | tuple[int, ...]]) -> None:
             for one in several:
