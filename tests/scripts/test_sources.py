@@ -83,6 +83,7 @@ def tick(e: Tick):
     ps.require("\f" in Odd, "a\nb\r  # c")
     # \u2028 is no end of a line in Python:
     Odd.get(" ").count += 1
+    return {"it's\n{name}": e.ts}
 
 
 def test_odd_characters_end_no_comment() -> None:

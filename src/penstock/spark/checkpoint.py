@@ -48,6 +48,25 @@ def last_done(state: str) -> int | None:
     return max((int(name) for name in names if name.isdigit()), default=None)
 
 
+def noted_events(state: str) -> list[str | None] | None:
+    """The sources of the newest plan, in their places: the event of a direct one, None for any other; None where there
+    is no plan, or one of another make."""
+    offsets = Path(state) / CHECKPOINT / "offsets"
+    try:
+        newest = max(int(name) for name in Disk().listdir(offsets) if name.isdigit())
+        version, _, *sources = read_note(offsets / str(newest)).decode().splitlines()
+    except (FileNotFoundError, ValueError):
+        return None
+    return [_event(source) for source in sources] if version == "v1" else None
+
+
+def _event(offset: str) -> str | None:
+    try:
+        return str(json.loads(offset)["event"])
+    except (ValueError, TypeError, KeyError):  # a DataFrame's, or one that has not begun
+        return None
+
+
 def fingerprint(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 

@@ -114,6 +114,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if self._limit is None else ReadMaxFiles(self._limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        self._refuse_other(start)
         self._require(start["files"])
         count = len(self._look())
         if self._available is not None:
@@ -128,6 +129,8 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available = len(known) + len(self._new(known))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._refuse_other(start)
+        self._refuse_other(end)
         names = self._require(end["files"])[start["files"] :]
         return [_Names(start["files"], [str(self._path / name) for name in names])] if names else []
 
@@ -135,6 +138,14 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, _Names)
         for i, name in enumerate(partition.names):
             yield partition.start + i, name
+
+    def _refuse_other(self, offset: dict[str, Any]) -> None:
+        """Spark knows the sources of a query by their places alone."""
+        if offset.get("event", self._event) != self._event or "files" not in offset:
+            raise StateError(
+                f"event '{self._event}': the checkpoint has {offset} in its place, another source's offset; start the "
+                "query with its sources as they were, in the same order"
+            )
 
     def _require(self, count: int) -> list[str]:
         """The first `count` files: offsets speak of them."""

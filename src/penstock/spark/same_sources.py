@@ -1,0 +1,54 @@
+"""A query that is started again, and the sources that it had before.
+
+Spark's checkpoint has a line of offsets for each source, and knows a source by its line alone:
+
+    {"event": "Deposit", "files": 3}      a direct source, which says whose it is
+    {"logOffset": 2}                      a DataFrame's; one of several sources has several lines
+
+If two direct sources changed places, each would go on where the other had stopped: some files would be read twice, and
+some never. So they are put back into their places, and what cannot be the same sources is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.declare.model import EventDef, Program
+from penstock.errors import InputError
+from penstock.spark.checkpoint import noted_events
+from penstock.spark.files import Files
+
+
+def as_before(program: Program, sources: dict[EventDef, Any], state: str) -> dict[EventDef, Any]:
+    """The sources in the order that the checkpoint of a state directory has them in."""
+    noted = noted_events(state)
+    if noted is None:
+        return sources
+    direct = {event.name: event for event, source in sources.items() if isinstance(source, Files)}
+    others = [event for event in sources if event.name not in noted]
+    fewer = len(direct) == len(sources) < len(noted)  # a DataFrame may be of several sources; a direct one is one
+    if fewer or len(sources) > len(noted) or any(name not in direct for name in noted if name is not None):
+        raise InputError(
+            f"app '{program.name}': the query in {state} reads {_before(noted)}, and is now given {_now(sources)}; "
+            "Spark goes on with the same sources only: give them as they were, or begin another state directory"
+        )
+    if len(sources) < len(noted):
+        return sources
+    rest = iter(others)
+    order = [next(rest) if name is None else direct[name] for name in noted]
+    return {event: sources[event] for event in order}
+
+
+def _before(noted: list[str | None]) -> str:
+    names = [name for name in noted if name is not None]
+    frames = len(noted) - len(names)
+    parts = [f"{', '.join(names)} with ps.parquet"] if names else []
+    parts += [f"{frames} source{'s' * (frames > 1)} of DataFrames"] if frames else []
+    return " and ".join(parts)
+
+
+def _now(sources: dict[EventDef, Any]) -> str:
+    ways = {
+        event.name: "ps.parquet" if isinstance(source, Files) else "a DataFrame" for event, source in sources.items()
+    }
+    return ", ".join(f"{name} with {way}" for name, way in ways.items())
