@@ -6,7 +6,7 @@ from penstock._version import __version__
 from penstock.app import App
 from penstock.declare.app import check, decimal, key, order
 from penstock.declare.app import id_ as id
-from penstock.declare.objects import abort, require, udf
+from penstock.declare.objects import abort, emit, require, udf
 from penstock.errors import DeclarationError, InputError, PenstockError, StateError
 from penstock.schedule.policy import Policy
 
@@ -39,6 +39,7 @@ __all__ = [
     "abort",
     "check",
     "decimal",
+    "emit",
     "id",
     "key",
     "order",

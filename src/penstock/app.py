@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, dataclass_transform
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, dataclass_transform, overload
 
 from penstock.check.scrub import SCRUB
 from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk
@@ -46,9 +48,23 @@ class App(Declarations):
         self._declare(events=(*self.program.events, definition))
         return cast("type[T]", EventType(definition))
 
-    def transaction(self, function: F) -> F:
-        """Declare what one event does. The function stays as it is, to be called and debugged as plain Python."""
-        definition = self._add_transaction(function)
+    @overload
+    def transaction(self, function: F, /) -> F: ...
+    @overload
+    def transaction(self, function: None = None, /, *, nested: bool = False) -> Callable[[F], F]: ...
+    def transaction(self, function: Any = None, /, *, nested: bool = False) -> Any:
+        """Declare what one event does. The function stays as it is, to be called and debugged as plain Python.
+
+        Args:
+            function: Of one event: `def transfer(e: Transfer)`.
+            nested: Part of the transaction that emitted the event: they commit or abort as one.
+        """
+        if function is None:
+            return partial(self._transaction, nested=nested)
+        return self._transaction(function, nested=nested)
+
+    def _transaction(self, function: F, *, nested: bool) -> F:
+        definition = self._add_transaction(function, nested=nested)
         lowered = lower_transaction(self.program, definition)
         program = replace(self.program, transactions=(*self.program.transactions, definition))
         agreed = agree(program, [*self._lowered, lowered])
@@ -127,9 +143,10 @@ class App(Declarations):
         *,
         state: str | os.PathLike[str],
         outcomes: Outcomes,
-        watermark: str | int | None = None,
+        watermark: str | int | datetime.timedelta | None = None,
         trigger: dict[str, Any] | None = None,
         name: str | None = None,
+        outputs: Mapping[Any, str | os.PathLike[str]] | None = None,
         **options: Any,
     ) -> StreamingQuery:
         """Run this app over streaming DataFrames; returns pyspark's StreamingQuery.
@@ -140,9 +157,11 @@ class App(Declarations):
             outcomes: A directory for Parquet files (made for its owner alone; one that is there gives files its mode),
                 or `f(dataframe, batch_id)`. A function may get a batch again after a crash; its batch_id is None for
                 what a watermark still held at the end of an availableNow query.
-            watermark: Hold back for event order across batches: "5 seconds", or an int in the order column's unit.
+            watermark: Hold back for event order across batches: "5 seconds" or a timedelta, or an int in the order
+                column's unit, which for a datetime is a microsecond.
             trigger: As `DataStreamWriter.trigger` takes it.
             name: The query's name.
+            outputs: Event that is emitted, and that no transaction takes -> a directory for Parquet files, one a batch.
             options: As `open` takes them.
         """
         from penstock.spark import start
@@ -156,6 +175,7 @@ class App(Declarations):
             watermark=watermark,
             trigger=trigger,
             name=name,
+            outputs=None if outputs is None else dict(outputs),
             **options,
         )
 

@@ -155,7 +155,7 @@ class Database:
 
     def warm(self) -> None:
         """Compile what the adaptive policy may choose, now and not when it is first worth it."""
-        self._scheduler.executors.warm()
+        self._scheduler.warm()
 
     def load(self, table: Table | str, rows: Rows) -> None:
         """Fill a table: rows or an Arrow table. A key that is there already is refused."""
@@ -170,14 +170,11 @@ class Database:
                 raise InputError(
                     f"table '{definition.name}' has {keys.to_pylist()[0]} already; load only records that are new"
                 )
-            with self._gate.whole():
+            commits = self._store.commits + 1
+            with committing(self.version, lambda: self._store.commits == commits, "load"), self._gate.whole():
                 self._store.load(definition, found)
-                try:
-                    state.put(found, self._engine.tables.strings, self.version)
-                    self._view = None
-                except BaseException as error:
-                    tell_committed(error, self.version, True, "load")
-                    raise
+                state.put(found, self._engine.tables.strings, self.version)
+                self._view = None
 
     # -- reading ----------------------------------------------------------------------------
 
@@ -225,6 +222,16 @@ class Database:
         """The outcomes of a retained version."""
         with self._gate.reading():
             return self._store.outcomes_of(version)
+
+    def emitted(self, event: type | str, version: int | None = None) -> pa.Table:
+        """What a batch emitted of an event that no transaction takes: the last batch, or that of a retained version.
+        ts and id are those of the event that caused it, step is the place of the transaction that emitted it among all
+        that ran because of that event. The fields are those that the event had then."""
+        found = intake.output(self.program, event)
+        with self._gate.reading():
+            version = self.version if version is None else version
+            table = self._store.emitted_of(found.name, version) if version else None  # before the first batch: nothing
+        return self.program.output(found).empty_table() if table is None else table
 
     @property
     def damage(self) -> tuple[Finding, ...]:
@@ -306,7 +313,7 @@ class Database:
         outcomes = engine.outcomes(run)
         watch.ends("publish")
         events = without_late(incoming.events, incoming.late)
-        stored = self._store.prepare(engine.tables, events, outcomes.table, incoming.stream, incoming.request.id)
+        stored = self._store.prepare(engine.tables, events, outcomes, incoming.stream, incoming.request.id)
         watch.ends("commit")
         report = self._report(run, outcomes, incoming.stream, watch)
         engine.end_batch()

@@ -1,10 +1,11 @@
-"""Random programs: the text of a module with up to two tables, two events and their transactions.
+"""Random programs: the text of a module with up to two tables, two events and their transactions; and, in a flow, a few
+events that these emit, with transactions that may emit others.
 
 A `Writer` walks the grammar of the language top-down. It asks for an expression of a wanted type,
 so that what it writes is well typed by construction, and it keeps a `Scope` of the names that are
 surely assigned here. The same seed gives the same text.
 
-    program(seed)      -> source text
+    program(seed)      -> source text; program(seed, flow=True) of a flow
     load(source, dir)  -> the module, imported from a real file (the compiler reads its source)
     rows, batch        -> values for it, by name, from the declarations alone
 """
@@ -32,6 +33,8 @@ CHANGED = ("int", "float", "decimal", "datetime", "date", "timedelta")
 KEYS = 4
 # How often a program has fewer tables than two; an event's transaction has none to touch; a table has one row, or none.
 NO_TABLE, ONE_TABLE, NONE_TOUCHED, ONE_ROW, NO_ROW = 0.05, 0.1, 0.06, 0.08, 0.04
+# How often a transaction that takes an emitted event is nested.
+NESTED = 0.4
 # Where a range may begin and end, and the steps that cross all ints in a few turns.
 BOUNDS = ("LOWEST", "HIGHEST", "LOWEST + 1", "HIGHEST - 2", "0", "-1", "BIG")
 # How many digits round() keeps.
@@ -111,6 +114,7 @@ class Writer:
         self.tables = tables
         self.fields = fields
         self.udfs = udfs
+        self.emits: list[tuple[str, list[tuple[str, Type]]]] = []  # events that it may emit, and their fields
         self.scope = Scope()
         self.types: dict[str, Type] = {}  # every name's one type, assigned here or not
         self.kinds: dict[str, Record] = {}
@@ -358,6 +362,8 @@ class Writer:
         ]
         if self.tables:
             ways += [(5, self.fetch), (8, self.write), (2, self.insert), (2, self.delete)]
+        if self.emits:
+            ways.append((8, self.emit))
         if depth > 0:
             ways.append((4, lambda: self.loop(depth)))
             if self.chance(0.3):
@@ -471,6 +477,18 @@ class Writer:
             return [f"{name} = {call}"]
         return [call]
 
+    def emit(self) -> list[str]:
+        name, fields = self.rng.choice(self.emits)
+        given = [f"{field}={self.emitted(field, type_)}" for field, type_ in fields]
+        self.rng.shuffle(given)
+        return [f"ps.emit({name}({', '.join(given)}))"]
+
+    def emitted(self, field: str, type_: Type) -> str:
+        """A value for a field: keys are mostly those that this event has, so that they meet others."""
+        known = [f"e.{n}" for n, t in self.fields if field[:3] == n[:3] and field.startswith("k") and same(t, type_)]
+        known += [n for n, t in self.scope.names.items() if field.startswith("k") and n[0] == "x" and same(t, type_)]
+        return self.rng.choice(known) if known and self.chance(0.85) else self.stored(type_, 2)
+
     def delete(self) -> list[str]:
         table = self.rng.choice(self.tables)
         key = self.key(table, 1)
@@ -543,7 +561,7 @@ class Writer:
         before = self.scope
         self.scope = before.copy()
         lists = [(n, t.item) for n, t in self.fields if t.kind == "list" and t.item is not None]
-        roll = self.rng.random()
+        roll = self.rng.random() if lists else 1.0
         bound: dict[str, Type] = {}
         before_it: list[str] = []
         first: list[str] = []
@@ -609,7 +627,7 @@ class Writer:
         return f"return {{{', '.join(parts)}}}"
 
 
-def program(seed: Any) -> str:
+def program(seed: Any, *, flow: bool = False) -> str:
     """The source of a random module; `app` in it is the App."""
     rng = Random(repr(seed))
     udfs = rng.random() < 0.25
@@ -638,20 +656,52 @@ def program(seed: Any) -> str:
             lines.append(f"    {name}: {written(type_)}" + (f" = {DEFAULTS[type_.kind]}" if default else ""))
         for number in range(rng.choice((0, 1, 1, 2))):
             lines += _check(rng, table, number, udfs)
+    inner = _inner(rng, tables) if flow else []
+    for name, fields in inner:
+        lines += ["", "", "@app.event", f"class {name}:", *(f"    {n}: {written(t)}" for n, t in fields)]
+    transactions = []
     for number in (1, 2):
         fields = _fields(rng, tables)
         lines += ["", "", "@app.event", f"class E{number}:", "    ts: int = ps.order()"]
         lines += ["    id: str = ps.id()"] if number == 1 else []
         lines += [f"    {n}: {written(t)}" for n, t in fields]
-        lines += ["", "", "@app.transaction", f"def t{number}(e: E{number}):"]
-        touched = [] if rng.random() < NONE_TOUCHED else tables
-        writer = Writer(rng, touched, [*fields, ("ts", INT), *([("id", STR)] if number == 1 else [])], udfs)
-        writer.budget = rng.choice((2, 4, 6))  # compiling takes more than twice as long for twice the statements
-        body, leaves = writer.block(3, writer.budget)
-        if not leaves and rng.random() < 0.9:
-            body.append(writer.returning())
-        lines += ["    " + line for line in body]
-    return "\n".join(lines) + "\n"
+        seen = [*fields, ("ts", INT), *([("id", STR)] if number == 1 else [])]
+        transactions.append(["", "", "@app.transaction", *_transaction(rng, tables, f"E{number}", seen, udfs, inner)])
+    # Each emits only those behind it, so that there is no cycle; the last one is an output.
+    for place, (name, fields) in enumerate(inner[:-1]):
+        mark = "@app.transaction(nested=True)" if rng.random() < NESTED else "@app.transaction"
+        body = _transaction(rng, tables, name, fields, udfs, inner[place + 1 :])
+        transactions.append(["", "", mark, *body])
+    if flow:
+        rng.shuffle(transactions)  # of two that are ready, the first declared runs first
+    return "\n".join([*lines, *(line for one in transactions for line in one)]) + "\n"
+
+
+def _transaction(
+    rng: Random,
+    tables: list[TableShape],
+    event: str,
+    fields: list[tuple[str, Type]],
+    udfs: bool,
+    emits: list[tuple[str, list[tuple[str, Type]]]],
+) -> list[str]:
+    touched = [] if rng.random() < NONE_TOUCHED else tables
+    writer = Writer(rng, touched, fields, udfs)
+    writer.emits = emits
+    writer.budget = rng.choice((2, 4, 6))  # compiling takes more than twice as long for twice the statements
+    body, leaves = writer.block(3, writer.budget)
+    if not leaves and rng.random() < 0.9:
+        body.append(writer.returning())
+    return [f"def t{event[1:] if event[0] == 'E' else event}(e: {event}):", *("    " + line for line in body)]
+
+
+def _inner(rng: Random, tables: list[TableShape]) -> list[tuple[str, list[tuple[str, Type]]]]:
+    """Events that are emitted: i1 and keys, and some of the others."""
+    every = [(n, t) for n, t in _fields(rng, tables) if t.kind != "list"]
+    return [
+        (f"N{number}", [(n, t) for n, t in every if n == "i1" or rng.random() < (0.8 if n[0] == "k" else 0.25)])
+        for number in range(1, rng.choice((2, 3, 4, 5)) + 1)
+    ]
 
 
 _UDFS = [
@@ -798,7 +848,7 @@ def rows(rng: Random, program: Program) -> dict[str, list[dict[str, Any]]]:
 def batch(rng: Random, program: Program, size: int) -> list[tuple[str, dict[str, Any]]]:
     events = []
     for _ in range(size):
-        kind = rng.choice(program.events)
+        kind = rng.choice([event for event in program.events if event.order is not None])
         values = {f.name: _value(rng, f.name, f.type) for f in kind.fields}
         values["ts"] = rng.choice((INT_MIN, INT_MAX)) if rng.random() < 0.03 else rng.randrange(max(1, size // 2))
         if "id" in values:

@@ -35,6 +35,8 @@ def step(app: Any, db: Any, reference: Any, batch: Any, policy: Any = None, **op
     assert_same_outcomes(got, wanted)
     _same_zeros(got, wanted)
     assert db.held == reference.held
+    for event in app.program.outputs():
+        assert_same_outcomes(db.emitted(event.name), reference.emitted(event.name))
     for table in app.program.tables:
         keys = [c.name for c in table.keys]
         got, wanted = (_sorted(side.table(table.name), keys) for side in (db, reference))

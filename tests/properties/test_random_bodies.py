@@ -58,6 +58,17 @@ def test_many_random_programs_under_policies(number: int, tmp_path: Path, monkey
     _run(f"{SEED}:policies:{number}", tmp_path, monkeypatch, most=OPERATIONS_MAX, policies=_policies(number))
 
 
+@pytest.mark.parametrize("number", range(EXAMPLES // 5))
+def test_random_flow(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run(f"{SEED}:flow:{number}", tmp_path, monkeypatch, most=OPERATIONS_MAX, flow=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(EXAMPLES * 15))
+def test_many_random_flows(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run(f"{SEED}:long flow:{number}", tmp_path, monkeypatch, flow=True)
+
+
 def _policies(number: int) -> tuple[Policy, ...]:
     """In turn, from others each run on."""
     return POLICIES[(number + Random(SEED).randrange(len(POLICIES))) % len(POLICIES)]
@@ -96,27 +107,31 @@ def _statuses(seed: str, module: Any) -> Counter[str]:
     return found
 
 
-def _trial(seed: str, module: Any) -> Trial:
+def _trial(seed: str, module: Any, source: str | None = None) -> Trial:
     rng = Random(f"{seed} input")
     program = module.app.program
     rows = bodies.rows(rng, program)
     batches = [bodies.batch(rng, program, size) for size in BATCH_SIZES]
-    return Trial(bodies.program(seed), rows, batches, [rng.choice(FORMS) for _ in batches])
+    return Trial(source or bodies.program(seed), rows, batches, [rng.choice(FORMS) for _ in batches])
 
 
-def _drawn(seed: str, directory: Path, most: int | None, *, computed: bool) -> tuple[str, Any]:
-    """The first program from this seed on that is neither refused nor too large; computed: and whose keys are."""
+def _drawn(seed: str, directory: Path, most: int | None, *, computed: bool, flow: bool) -> tuple[str, Any, str]:
+    """The first program from this seed on that is neither refused nor too large; computed: and whose keys are; flow:
+    and one that emits."""
     for again in itertools.count():
         one = f"{seed}.{again}"
         try:
-            module = bodies.load(bodies.program(one), directory, f"drawn_{again}")
+            source = bodies.program(one, flow=flow)
+            module = bodies.load(source, directory, f"drawn_{again}")
+            if flow and module.app.plan.program.flow is None:
+                continue
         except DeclarationError:
             continue
         if computed and not all(_is_computed(t) for t in module.app.plan.transactions):
             continue
         blocks = [part.block for part in (*module.app.plan.transactions, *module.app.plan.checks)]
         if most is None or sum(1 for block in blocks for _ in block.walk()) <= most:
-            return one, module
+            return one, module, source
     raise AssertionError
 
 
@@ -136,12 +151,13 @@ def _run(
     monkeypatch: pytest.MonkeyPatch,
     most: int | None = None,
     policies: tuple[Policy, ...] = (),
+    flow: bool = False,
 ) -> None:
     """Without policies, under the default one: small batches then run serially."""
     # A random program is never seen again, so its machine code goes with the test's own files.
     monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(directory / "cache"))
-    seed, module = _drawn(seed, directory, most, computed=bool(policies))
-    trial = _trial(seed, module)
+    seed, module, source = _drawn(seed, directory, most, computed=bool(policies), flow=flow)
+    trial = _trial(seed, module, source)
     attempts = 0
 
     def failure(one: Trial) -> tuple[str, str] | None:

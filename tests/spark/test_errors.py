@@ -1,5 +1,6 @@
 """What goes wrong on Spark: a message that says what to do, and nothing lost."""
 
+import datetime as dt
 import os
 import shutil
 import signal
@@ -37,6 +38,7 @@ from test_stream import (
 )
 
 import penstock as ps
+from penstock.spark.start import delay_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
 
@@ -80,9 +82,28 @@ def test_sources_that_cannot_be_one(spark: Any, tmp_path: Path) -> None:
         bank.start({Transfer: ps.parquet(tmp_path / "nowhere")}, **where)
     with pytest.raises(ps.InputError, match="an int, in the unit of its order column"):
         bank.start(direct(tmp_path), watermark="5 seconds", **where)
+    with pytest.raises(ps.InputError, match="an int, in the unit of its order column"):
+        bank.start(direct(tmp_path), watermark=dt.timedelta(seconds=5), **where)
+    with pytest.raises(ps.InputError, match=r"app 'bank': trigger='availableNow' is not a dict, such as .*: True"):
+        bank.start(direct(tmp_path), trigger="availableNow", **where)  # type: ignore[arg-type]
+    with pytest.raises(ps.InputError, match=r"app 'bank': outcomes=None is not a directory, or f\(dataframe, batch_id"):
+        bank.start(direct(tmp_path), state=tmp_path / "state", outcomes=None)  # type: ignore[arg-type]
     with pytest.raises(ps.InputError, match="give a source"):
         bank.start({}, **where)
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("watermark", ["90 seconds", dt.timedelta(seconds=90), 90_000_000])
+def test_a_watermark_of_times(watermark: Any) -> None:
+    app = ps.App("clock")
+
+    @app.event
+    class Tick:
+        at: dt.datetime = ps.order()
+
+    assert delay_of(app.program, watermark) == 90_000_000
+    with pytest.raises(ps.InputError, match="a timedelta or a number of microseconds"):
+        delay_of(app.program, dt.timedelta(seconds=-1))
 
 
 def test_one_static_frame_among_streams_is_refused(spark: Any, tmp_path: Path) -> None:

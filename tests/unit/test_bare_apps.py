@@ -211,3 +211,26 @@ def test_an_event_without_a_transaction_is_refused_at_the_door() -> None:
             with pytest.raises(ps.InputError, match="Heard"):
                 db.run([heard(ts=1)], policy=policy)
         assert db.run([]).num_rows == 0
+
+
+idle = ps.App("idle")
+
+
+@idle.event
+class Nothing:
+    ts: int = ps.order()
+    x: float
+    xs: list[int]
+
+
+@idle.transaction
+def nothing(e: Nothing):
+    y = e.x
+    for _ in e.xs:
+        y = y  # leaves a turn with nothing to do
+
+
+def test_a_loop_with_nothing_to_do() -> None:
+    batch = [Nothing(ts=1, x=1.0, xs=[1, 2]), Nothing(ts=2, x=None, xs=[]), Nothing(ts=3, x=1.0, xs=None)]
+    for policy in POLICIES:
+        check(idle, batches=[batch], policy=policy)

@@ -379,10 +379,10 @@ HOSTILE = {
 def test_damaged_costs_are_learned_again(tmp_path: Path, content: bytes) -> None:
     (tmp_path / LEARNED).write_bytes(content)
     costs = Costs(tmp_path, "app")
-    assert costs.known == {}
+    assert costs.factors == {}
     costs.correct("bfs/transaction/eager", 2, 10_000, False, 1.5)
-    costs.keep()
-    assert Costs(tmp_path, "app").known == costs.known != {}
+    costs.save()
+    assert Costs(tmp_path, "app").factors == costs.factors != {}
 
 
 def test_costs_out_of_bounds_are_brought_back(tmp_path: Path) -> None:
@@ -395,9 +395,9 @@ def test_costs_out_of_bounds_are_brought_back(tmp_path: Path) -> None:
 def test_costs_that_are_no_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / LEARNED)
     costs = Costs(tmp_path, "app")
-    assert costs.known == {}
+    assert costs.factors == {}
     costs.correct("bfs/transaction/eager", 2, 10_000, False, 1.5)
-    costs.keep()
+    costs.save()
 
 
 def test_costs_of_an_app_whose_name_climbs_are_not_looked_for(tmp_path: Path) -> None:

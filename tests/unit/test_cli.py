@@ -141,6 +141,14 @@ def test_query_reads_a_version_without_the_app(state: str) -> None:
     assert "is not a state directory" in penstock("query", str(Path(state).parent), sql)[2]
 
 
+def test_query_shows_spans_of_time_as_history_does(state: str) -> None:
+    sql = "select interval '61 seconds' as span, interval '-1 day' as back, interval '2 months' as months"
+    (row,) = json.loads(penstock("query", state, sql, "--json")[1])["rows"]
+    assert row == {"span": "0:01:01", "back": "-1 day, 0:00:00", "months": "2 months, 0:00:00"}
+    out = penstock("query", state, sql)[1]
+    assert "0:01:01" in out and "MonthDayNano" not in out
+
+
 def test_query_only_reads_unless_files_are_allowed(state: str, tmp_path: Path) -> None:
     before = {file: file.read_bytes() for file in Path(state).rglob("*") if file.is_file()}
     segment = Path(state) / "log" / "000000000099.seg"

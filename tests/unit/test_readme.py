@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from penstock.declare.kinds import COLUMNS
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -114,3 +116,9 @@ BESIDE = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.
 def test_links_lead_somewhere(page: Path) -> None:
     wrong = [target for target in LINK.findall(page.read_text()) if not (page.parent / target).exists()]
     assert not wrong
+
+
+def test_the_api_page_names_every_type() -> None:
+    (sentence,) = re.findall(r"^Types are .*?\.$", (ROOT / "docs" / "API.md").read_text(), re.DOTALL | re.MULTILINE)
+    missing = [row.python for row in COLUMNS if f"{row.python.__name__}`" not in sentence]
+    assert missing == []

@@ -261,6 +261,13 @@ def test_what_duckdb_says_is_an_input_error_with_its_first_line() -> None:
         assert isinstance(refused.value.__cause__, duckdb.Error)
 
 
+def test_a_table_that_is_not_there_is_answered_with_those_that_are() -> None:
+    with pytest.raises(InputError, match=r"name nothing does not exist!; the tables are .*\bAccount\b"):
+        VIEW.sql("select * from nothing")
+    with pytest.raises(InputError, match=r"Function with name nothing does not exist!$"):
+        VIEW.sql("select nothing(1)")
+
+
 def test_what_is_no_text_is_refused() -> None:
     with pytest.raises(InputError, match="a query is text, not int; write SQL as a str"):
         VIEW.sql(5)  # type: ignore[arg-type]

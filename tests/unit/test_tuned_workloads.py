@@ -13,7 +13,7 @@ import pytest
 
 import penstock as ps
 from penstock import testing
-from penstock.execute.codegen.program import generate
+from penstock.execute.codegen.generate import generate
 from penstock.plan.access import accesses
 from penstock.workloads import (
     PHASES,

@@ -11,7 +11,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, Rounded, localcontext
 from pathlib import Path
 
 import pytest
@@ -198,6 +198,55 @@ def test_half_a_decimal_is_refused(field: str, says: str) -> None:
     with pytest.raises(ps.DeclarationError) as refused:
         exec(source, {"ps": ps, "Decimal": Decimal, "__name__": "half"})
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize("traps", [[], [Inexact, Rounded]], ids=["rounds", "traps"])
+def test_a_default_is_exact_in_any_decimal_context(traps: list[type]) -> None:
+    app = ps.App("context")
+
+    @app.table
+    class Pot:
+        k: int = ps.key()
+        d: Decimal = ps.decimal(18, 2, default=Decimal("123456789.12"))
+
+    @app.event
+    class Put:
+        ts: int = ps.order()
+        k: int
+
+    @app.transaction
+    def put(e: Put) -> dict[str, Decimal]:
+        return {"d": Pot.get(e.k).d, "made": Pot.insert(e.k).d}
+
+    with localcontext(Context(prec=5, traps=traps)), app.open() as db:
+        out = db.run([Put(ts=1, k=1)]).to_pylist()[0]
+        assert "123456789.12" in db.explain()
+    assert out["d"] == out["made"] == Decimal("123456789.12")
+
+
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [
+        ("v: Decimal = ps.order()", "'v': an order is int or datetime.datetime, not a Decimal"),
+        ("ts: int = ps.order()\n    v: Decimal = ps.id()", "'v': an id is int or str, not a Decimal"),
+    ],
+)
+def test_a_decimal_names_no_event_and_is_no_place_in_time(field: str, says: str) -> None:
+    with pytest.raises(ps.DeclarationError) as refused:
+        exec(f"@ps.App('app').event\nclass E:\n    {field}\n", {"ps": ps, "Decimal": Decimal, "__name__": "half"})
+    assert says in str(refused.value)
+
+
+def test_an_event_takes_its_fields_by_name() -> None:
+    app = ps.App("app")
+
+    @app.event
+    class Tick:
+        ts: int = ps.order()
+        n: int
+
+    with pytest.raises(ps.InputError, match=r"event 'Tick' takes its fields by name: Tick\(ts=…\); it has ts, n"):
+        Tick(1, 2)  # type: ignore[misc]
 
 
 def test_a_decimal_field_of_an_event_has_no_default_either() -> None:

@@ -457,3 +457,80 @@ def test_the_version_that_drained_a_stream_is_known_afterwards(log: str, tmp_pat
         assert db.outcomes(2).equals(out)
         db.run({}, flush=True)  # by hand: whoever did has the outcomes
         assert db.drained == 2
+
+
+def declared_as(how: str) -> tuple[ps.App, Any, Any]:
+    """An app that takes Tick and Tock; how: what has become of Tock."""
+    app = ps.App("clock")
+
+    @app.table
+    class Count:
+        id: int = ps.key()
+        n: int = 0
+
+    @app.event
+    class Tick:
+        ts: int = ps.order()
+        x: int
+
+    if how == "emitted":
+
+        class Tock:
+            x: int
+
+    elif how == "with more":
+
+        class Tock:  # type: ignore[no-redef]
+            ts: int = ps.order()
+            x: int
+            y: int
+
+    elif how == "turned":
+
+        class Tock:  # type: ignore[no-redef]
+            x: int
+            ts: int = ps.order()
+
+    else:
+
+        class Tock:  # type: ignore[no-redef]
+            ts: int = ps.order()
+            x: int
+
+    tock = None if how == "gone" else app.event(Tock)
+
+    if how == "emitted":
+
+        @app.transaction
+        def tick(e: Tick):
+            ps.emit(tock(x=e.x))
+
+    else:
+
+        @app.transaction
+        def tick_alone(e: Tick):
+            Count.get(e.x).n += 1
+
+    if how not in ("gone", "not taken"):
+
+        @app.transaction
+        def tocks(e: tock):  # type: ignore[valid-type]
+            Count.get(e.x).n += 1
+
+    return app, Tick, tock
+
+
+@pytest.mark.parametrize("log", ["changes", "input"])
+@pytest.mark.parametrize("how", ["emitted", "with more", "turned", "gone", "not taken"])
+def test_held_events_that_an_app_does_not_take_any_more_are_refused(how: str, log: Any, tmp_path: Path) -> None:
+    app, Tick, Tock = declared_as("as it was")
+    with app.open(tmp_path, log=log) as db:
+        db.run([Tick(ts=1, x=1), Tock(ts=5, x=2)], watermark=2)
+        assert db.held == 1
+    with pytest.raises(ps.StateError, match=r"holds back 1 event\(s\) 'Tock' with the fields ts, x, and app 'clock'"):
+        declared_as(how)[0].open(tmp_path, log=log)
+    with app.open(tmp_path, log=log) as db:
+        db.run({}, flush=True)
+        assert db.table("Count").sort_by("id").to_pylist() == [{"id": 1, "n": 1}, {"id": 2, "n": 1}]
+    with declared_as(how)[0].open(tmp_path, log=log) as db:
+        assert db.version == 2

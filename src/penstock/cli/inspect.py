@@ -47,7 +47,8 @@ def _where(table: TableDef, key: list[str]) -> dict[str, list[Any]]:
 
 def _show(rows: pa.Table, named: dict[str, Any], title: str, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(named | {"rows": rows.to_pylist()}, default=_plain))
+        found = [{name: _span(value) for name, value in row.items()} for row in rows.to_pylist()]
+        print(json.dumps(named | {"rows": found}, default=_plain))
         return
     table = Table()
     for field in rows.schema:
@@ -55,10 +56,18 @@ def _show(rows: pa.Table, named: dict[str, Any], title: str, as_json: bool) -> N
             escape(field.name), justify="left" if pa.types.is_string(field.type) else "right", overflow="fold"
         )
     for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-        table.add_row(*("" if value is None else escape(str(value)) for value in row))
+        table.add_row(*("" if value is None else escape(str(_span(value))) for value in row))
     console = Console()
     console.print(f"{title}: {rows.num_rows:,} row{'' if rows.num_rows == 1 else 's'}", markup=False, highlight=False)
     console.print(table)
+
+
+def _span(value: Any) -> Any:
+    """An interval of SQL as a timedelta, which is what a table holds; one of months has no length of its own."""
+    if isinstance(value, pa.MonthDayNano):
+        days = dt.timedelta(days=value.days, microseconds=value.nanoseconds // 1000)
+        return f"{value.months} months, {days}" if value.months else days
+    return value
 
 
 def _plain(value: Any) -> Any:

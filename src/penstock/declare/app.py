@@ -154,15 +154,13 @@ class Declarations:
                 marks[kind] = name
             elif mark is not REQUIRED and mark is not None:
                 raise DeclarationError(f"{at}: an event's field has no default; leave out `{mark!r}`")
-        if "order" not in marks:
-            raise DeclarationError(f"{where} needs a place in time: write one field as `ts: int = ps.order()`")
-        event = EventDef(cls.__name__, tuple(fields), marks["order"], marks.get("id"))
+        event = EventDef(cls.__name__, tuple(fields), marks.get("order"), marks.get("id"))
         self._check_order(event, where)
         return event
 
     def _check_order(self, event: EventDef, where: str) -> None:
-        ts = event.type_of(event.order)
-        if "order" not in ts.traits.roles:
+        ts = event.type_of(event.order) if event.order else None
+        if ts is not None and "order" not in ts.traits.roles:
             raise DeclarationError(f"{where}, field '{event.order}': an order is int or datetime.datetime, not {ts}")
         if event.id and "id" not in event.type_of(event.id).traits.roles:
             raise DeclarationError(f"{where}, field '{event.id}': an id is int or str, not {event.type_of(event.id)}")
@@ -173,7 +171,7 @@ class Declarations:
             if mine and theirs and mine != theirs:
                 raise DeclarationError(f"{where}: its {name} is {mine}, but other events of this app have {theirs}")
 
-    def _add_transaction(self, function: Callable[..., Any]) -> TransactionDef:
+    def _add_transaction(self, function: Callable[..., Any], *, nested: bool = False) -> TransactionDef:
         where = f"transaction '{getattr(function, '__name__', function)}'"
         if not inspect.isfunction(function):
             raise DeclarationError(f"{where}: decorate a plain function")
@@ -189,7 +187,14 @@ class Declarations:
                 f"{where}: event '{event.name}' already runs transaction '{other.name}'; an event has one outcome"
             )
         _refuse_odd(function.__name__, where)
-        return TransactionDef(function.__name__, function, event)
+        if nested is not True and nested is not False:
+            raise DeclarationError(f"{where}: nested={nested!r}; give True or False")
+        if nested and event.order is not None:
+            raise DeclarationError(
+                f"{where} is nested, which is for events that are emitted, but '{event.name}' comes from outside: it "
+                f"has '{event.order}' as its ps.order(); leave out nested=True"
+            )
+        return TransactionDef(function.__name__, function, event, nested)
 
     def _event_of(self, annotation: Any, function: Callable[..., Any], where: str) -> EventDef:
         found: EventDef | None
@@ -225,6 +230,9 @@ def _type_and_value(name: str, annotation: Any, value: Any, where: str, *, lists
         if annotation is not Decimal:
             raise DeclarationError(f"{where}: ps.decimal is the value of a Decimal; write {form}")
         return value.type, value.default
+    if annotation is Decimal and isinstance(value, _Order | _Id):
+        may = "an order is int or datetime.datetime" if isinstance(value, _Order) else "an id is int or str"
+        raise DeclarationError(f"{where}: {may}, not a Decimal")
     if annotation is Decimal and not isinstance(value, _Key):
         raise DeclarationError(f"{where}: a Decimal says its digits; write {form}, so that the scale is known")
     if isinstance(annotation, _Decimal):

@@ -49,9 +49,9 @@ def a_str(value: Any, type_: Type) -> str:
 def a_decimal(value: Any, type_: Type) -> Decimal:
     exact = value if isinstance(value, Decimal) else Decimal(an_int(value, type_))
     _need(exact.is_finite())
-    with localcontext(Context(prec=60)):
+    with localcontext(Context(prec=60)):  # whatever the caller's context rounds or traps
         scaled = exact.quantize(Decimal(1).scaleb(-type_.scale))
-    _need(scaled == exact and scaled.copy_abs() < Decimal(10) ** (type_.precision - type_.scale))
+        _need(scaled == exact and scaled.copy_abs() < Decimal(10) ** (type_.precision - type_.scale))
     return scaled
 
 

@@ -4,7 +4,8 @@
     ├── TableDef(name, columns, checks)         Column(name, type, key, default)
     │                                           CheckDef(text, function)
     ├── EventDef(name, fields, order, id)       Field(name, type)
-    └── TransactionDef(name, function, event)
+    ├── TransactionDef(name, function, event, nested)
+    └── Flow(ranked, emitted)                   where transactions emit events
 
 They hold the user's functions, but know nothing of how those run. What a user touches
 (`Account`, `Transfer`) is in objects.py.
@@ -88,7 +89,7 @@ class Field:
 class EventDef:
     name: str
     fields: tuple[Field, ...]
-    order: str  # the field that places the event in time
+    order: str | None  # the field that places the event in time; None: it is emitted, and does not come from outside
     id: str | None  # the field that breaks ties
     # Every batch asks for these, so they are made once.
     _arrow: pa.Schema = field(init=False, repr=False, compare=False)
@@ -118,6 +119,15 @@ class TransactionDef:
     name: str
     function: Callable[..., Any]
     event: EventDef
+    nested: bool = False  # part of the transaction that emitted its event: they commit or abort as one
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The events that transactions emit, and the order in which what they cause runs."""
+
+    ranked: tuple[str, ...]  # the events that transactions take: who emits before who is emitted
+    emitted: tuple[str, ...]  # in order of declaration
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +138,8 @@ class Program:
     transactions: tuple[TransactionDef, ...] = ()
     # Field name -> type of what the transactions return, in order of first mention; filled by the planner.
     returns: tuple[tuple[str, Type], ...] = field(default=())
+    # None where nothing is emitted; filled by the planner.
+    flow: Flow | None = None
     # Every batch asks for these by an event's name, so they are made once.
     _kinds: dict[str, int] = field(init=False, repr=False, compare=False)
     _by_event: dict[str, TransactionDef] = field(init=False, repr=False, compare=False)
@@ -150,9 +162,18 @@ class Program:
     def transaction_of(self, event: EventDef) -> TransactionDef | None:
         return self._by_event.get(event.name)
 
+    def is_nested(self, event: str) -> bool:
+        transaction = self._by_event.get(event)
+        return transaction is not None and transaction.nested
+
+    def outputs(self) -> tuple[EventDef, ...]:
+        """The events that are emitted, and that no transaction takes."""
+        emitted = self.flow.emitted if self.flow is not None else ()
+        return tuple(e for e in self.events if e.name in emitted and e.name not in self._by_event)
+
     def order_type(self) -> Type | None:
-        """The type of ts, which all events share."""
-        return next((e.type_of(e.order) for e in self.events), None)
+        """The type of ts, which all events share that have one."""
+        return next((e.type_of(e.order) for e in self.events if e.order), None)
 
     def id_type(self) -> Type | None:
         """The type of id, which all events that have one share."""
@@ -160,15 +181,23 @@ class Program:
 
     def outcomes(self) -> pa.Schema:
         """The columns of this app's outcomes; both sides of the law make tables of it."""
-        id_ = self.id_type()
         return pa.schema(
             [
                 ("transaction", TEXT),
-                ("ts", (self.order_type() or INT).arrow()),
-                *([("id", id_.arrow())] if id_ else []),
+                *self._root(),
                 ("status", TEXT),
                 ("reason", TEXT),
                 ("version", pa.int64()),
                 *((name, type_.arrow()) for name, type_ in self.returns),
             ]
         )
+
+    def output(self, event: EventDef) -> pa.Schema:
+        """The columns of an output stream."""
+        return pa.schema([*self._root(), ("version", pa.int64()), *event.arrow()])
+
+    def _root(self) -> list[tuple[str, pa.DataType]]:
+        """What a row says of the event that is at its root; step: its place among all that this one caused."""
+        id_ = self.id_type()
+        ts = ("ts", (self.order_type() or INT).arrow())
+        return [ts, *([("id", id_.arrow())] if id_ else []), *([("step", pa.int32())] if self.flow else [])]

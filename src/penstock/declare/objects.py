@@ -1,4 +1,4 @@
-"""What a user touches: `Account`, `Transfer(...)`, `ps.abort`, `ps.udf`.
+"""What a user touches: `Account`, `Transfer(...)`, `ps.abort`, `ps.emit`, `ps.udf`.
 
 A body mentions these objects by name. The compiler never calls them; when the body runs as
 plain Python (the reference, a debugger), they pass every access on to the `Accesses` that is
@@ -56,6 +56,7 @@ class Accesses(Protocol):
     def contains(self, table: TableDef, key: tuple[Any, ...]) -> bool: ...
     def insert(self, table: TableDef, key: tuple[Any, ...], values: dict[str, Any]) -> Any: ...
     def delete(self, table: TableDef, key: tuple[Any, ...]) -> None: ...
+    def emit(self, event: EventDef, values: dict[str, Any]) -> None: ...
 
 
 current: contextvars.ContextVar[Accesses] = contextvars.ContextVar("penstock_accesses")
@@ -108,12 +109,17 @@ class EventType:
     def __init__(self, definition: EventDef) -> None:
         self.definition = definition
 
-    def __call__(self, **values: Any) -> Event:
+    def __call__(self, *places: Any, **values: Any) -> Event:
         names = [f.name for f in self.definition.fields]
+        if places:
+            name = self.definition.name
+            raise InputError(
+                f"event '{name}' takes its fields by name: {name}({names[0]}=…); it has {', '.join(names)}"
+            )
         unknown = [n for n in values if n not in names]
         if unknown:
             raise InputError(f"event '{self.definition.name}' has no field '{unknown[0]}'; it has {', '.join(names)}")
-        if values.get(self.definition.order) is None:
+        if self.definition.order is not None and values.get(self.definition.order) is None:
             raise InputError(f"event '{self.definition.name}' needs its order field '{self.definition.order}'")
         return Event(self.definition, {n: values.get(n) for n in names})
 
@@ -155,6 +161,19 @@ def require(condition: Any, reason: str) -> None:
     """Abort with this reason unless the condition holds."""
     if not condition:
         raise Aborted(reason)
+
+
+def emit(event: object) -> None:
+    """Cause an event: its transaction runs behind this one, in the same round; without one, it is an output.
+
+    Args:
+        event: `Counted(contestant=1)`, an event that has no `ps.order()`.
+    """
+    accesses = current.get(None)
+    if accesses is None:
+        raise PenstockError(f"ps.emit({event!r}) has a meaning only inside a transaction")
+    assert isinstance(event, Event), event
+    accesses.emit(event.definition, event.values)
 
 
 class Udf:

@@ -69,9 +69,9 @@ def of_text(text: str) -> Type | None:
 
 def decimal(precision: int, scale: int) -> Any:
     """The type of an exact number with `precision` digits, `scale` of them after the point."""
-    if not (isinstance(precision, int) and 1 <= precision <= MAX_DIGITS):
+    if isinstance(precision, bool) or not (isinstance(precision, int) and 1 <= precision <= MAX_DIGITS):
         raise DeclarationError(f"decimal({precision}, {scale}): precision must be 1 to {MAX_DIGITS}")
-    if not (isinstance(scale, int) and 0 <= scale <= precision):
+    if isinstance(scale, bool) or not (isinstance(scale, int) and 0 <= scale <= precision):
         raise DeclarationError(f"decimal({precision}, {scale}): scale must be 0 to the precision, {precision}")
     return Type("decimal", precision, scale)
 

@@ -77,6 +77,16 @@ def key(table: TableDef, parts: tuple[Any, ...]) -> pa.Table:
     return pa.table(arrays, names=[c.name for c in table.keys])
 
 
+def output(program: Program, event: Any) -> EventDef:
+    """The event that goes out which the user named."""
+    name = str(event.definition.name if isinstance(event, EventType) else event)
+    for one in program.outputs():
+        if one.name == name:
+            return one
+    names = ", ".join(e.name for e in program.outputs()) or "none"
+    raise InputError(f"app '{program.name}' has no output {name!r}; its outputs are {names}")
+
+
 def _from_events(program: Program, batch: list[Any]) -> list[EventBatch]:
     places: dict[str, list[int]] = {}
     found: dict[str, EventDef] = {}
@@ -161,6 +171,11 @@ def _event(program: Program, who: Any, where: str) -> EventDef:
     if event is None or (isinstance(definition, EventDef) and definition is not event and definition != event):
         declared = ", ".join(e.name for e in program.events) or "none"
         raise InputError(f"{where}: '{name}' is not an event of app '{program.name}'; its events are {declared}")
+    if event.order is None:
+        raise InputError(
+            f"{where}: event '{name}' has no place in time, so it can only be emitted; to stream it, write one of its "
+            "fields as `ts: int = ps.order()`"
+        )
     if program.transaction_of(event) is None:
         raise InputError(f"{where}: event '{name}' has no transaction; declare one: def f(e: {name})")
     return event

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from copy import copy
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from numba import types
 from penstock.declare.types import Type
 from penstock.errors import DeclarationError
 from penstock.execute import kernels, steps
+from penstock.execute.codegen.generate import generate
 from penstock.execute.codegen.layout import FULL_LOG, LOG_SIZE, Argument, table_arguments
-from penstock.execute.codegen.program import generate
+from penstock.execute.flow_run import FlowRun, Output, Steps
 from penstock.execute.intake import EventBatch
 from penstock.execute.modules import load_module, numba_is_extended
 from penstock.execute.order import OrderedBatch
@@ -38,6 +40,11 @@ class Result:
 
     code: Any
     fields: tuple[tuple[Any, Any], ...]  # (values, whether given), one a field
+    steps: Steps | None = None  # of an app that emits: there a batch has more rows than events
+    outputs: dict[str, Output] = dataclasses.field(default_factory=dict)  # by event
+
+
+_NOTHING = Result(np.zeros(0, np.int32), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +52,23 @@ class BatchContext:
     """A batch in the middle of running: the state, what was made of it so far, and what kernels take."""
 
     tables: Tables
-    result: Result
+    made: Result
     parts: Parts
     fixed: dict[str, Any]
     count: int
+    flow: FlowRun | None = None  # of an app that emits
 
     def arguments(self) -> dict[str, Any]:
         """What does not change while the batch runs, and the tables as they are now."""
         pool = self.tables.strings
-        return self.fixed | self.tables.parts(self.parts) | {"text_at": pool.starts, "text": pool.data}
+        out = self.fixed | self.tables.parts(self.parts) | {"text_at": pool.starts, "text": pool.data}
+        return out if self.flow is None else out | self.flow.arguments()
+
+    @property
+    def result(self) -> Result:
+        """What has been made of the batch so far."""
+        flow = self.flow
+        return self.made if flow is None else Result(flow.code(), flow.fields(), flow.steps(), flow.outputs())
 
 
 class Kernel:
@@ -119,14 +134,23 @@ class Kernel:
         return lanes
 
     def begin(self, tables: Tables, batch: OrderedBatch, lanes: dict[str, Any], number: int) -> BatchContext:
-        n, code = batch.count, np.zeros(batch.count, np.int32)
         literals = tables.strings.intern(self._literals) if self.layout.literals else _NO_LITERALS
+        if self.plan.program.flow is not None:
+            return self._begin_flow(tables, batch, lanes, number, literals)
+        n, code = batch.count, np.zeros(batch.count, np.int32)
         fixed = {"batch": number, "kind": batch.kind, "pos": batch.pos, "code": code, "literals": literals}
         fields = []
         for values, given, lane in self._returns:
             fixed[values], fixed[given] = field = np.zeros(n, lane), np.zeros(n, np.bool_)
             fields.append(field)
         return BatchContext(tables, Result(code, tuple(fields)), self._parts, fixed | lanes, n)
+
+    def _begin_flow(
+        self, tables: Tables, batch: OrderedBatch, lanes: dict[str, Any], number: int, literals: Any
+    ) -> BatchContext:
+        fixed = {"batch": number, "kind": batch.kind, "pos": batch.pos, "literals": literals}
+        flow = FlowRun(self.plan.program, self.layout.arguments, batch.count)
+        return BatchContext(tables, _NOTHING, self._parts, fixed | lanes, batch.count, flow)
 
     def run(self, running: BatchContext, start: int = 0, stop: int | None = None) -> None:
         """Run these events of a batch, one after the other."""
@@ -135,14 +159,17 @@ class Kernel:
             arguments = running.arguments() | self._log | {"start": start, "stop": stop}
             start = int(self.function(*self._arguments(arguments)))
             if start < stop:
-                self._grow(running.tables, int(self._log["info"][0]))
+                self._grow(running, int(self._log["info"][0]))
 
-    def _grow(self, tables: Tables, what: int) -> None:
+    def _grow(self, running: BatchContext, what: int) -> None:
         if what == FULL_LOG:
             self._log = _log(2 * self._log["touched"].size)
-        else:
-            table = tables[self.plan.program.tables[what].name]
+        elif what >= 0:
+            table = running.tables[self.plan.program.tables[what].name]
             table.reserve(table.capacity)
+        else:
+            assert running.flow is not None
+            running.flow.grow(what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +274,11 @@ def numba_type(argument: Argument) -> Any:
         "flags": types.uint8,
         "data": types.uint8,
         "given": types.boolean,
+        "step": types.int32,
     }.get(argument.part, types.int64)
     if argument.type is not None:
         element = _element(argument.type)
-    elif argument.owner == "event":
+    elif argument.owner in ("event", "queue") and argument.part != "from":
         element = nb.from_dtype(np.dtype(_event_dtype(argument)))
     return types.Array(element, argument.dimensions, "C", readonly=argument.readonly)
 

@@ -156,7 +156,7 @@ def order(program: Program, arrived: list[EventBatch], late: list[Any] | None = 
     arrived = [a for a in arrived if a.table.num_rows]
     if not arrived:
         return OrderedBatch((), np.zeros(0, np.uint8), _NO_ROWS, _NO_ROWS, None)
-    columns = [times(a.column(a.event.order)) for a in arrived]
+    columns = [times_of(a) for a in arrived]
     given = columns[0] if len(columns) == 1 else np.concatenate(columns)
     n, ends = given.size, np.array(list(accumulate(map(len, columns))))
     place = _argsort(given, ends)
@@ -167,6 +167,12 @@ def order(program: Program, arrived: list[EventBatch], late: list[Any] | None = 
     if marks is not None:
         kind[marks[place] if place.size else marks] |= LATE
     return OrderedBatch(tuple(arrived), kind, pos, ts, place if place.size else None)
+
+
+def times_of(events: EventBatch) -> Any:
+    """Each event's place in time; int64."""
+    assert events.event.order is not None
+    return times(events.column(events.event.order))
 
 
 def _in_turn(arrived: list[EventBatch]) -> bool:
@@ -191,14 +197,14 @@ def _by_id(arrived: list[EventBatch], ts: Any, place: Any) -> Any:
     """Put events of one ts in order of (has an id, id, arrival). They are already if none has an id and rows lie in the
     order in which they arrived, for sorting was stable."""
     ordered = place if place.size else np.arange(ts.size)
-    times = ts[ordered]
-    same = np.flatnonzero(times[1:] == times[:-1])
+    in_order = ts[ordered]
+    same = np.flatnonzero(in_order[1:] == in_order[:-1])
     if same.size == 0:
         return place
     tied = np.unique(np.concatenate([same, same + 1]))  # places in the order that share their ts with a neighbour
     rows = ordered[tied]
     arrival = np.concatenate([a.arrival for a in arrived])[rows]
-    table = pa.table({"ts": times[tied], "id": _ids(arrived, rows), "arrival": arrival})
+    table = pa.table({"ts": in_order[tied], "id": _ids(arrived, rows), "arrival": arrival})
     sort_keys = [(name, "ascending", "at_start") for name in ("ts", "id", "arrival")]
     inside = pc.sort_indices(table, sort_keys=sort_keys).to_numpy()
     out = ordered.copy()

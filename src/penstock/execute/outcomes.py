@@ -5,25 +5,27 @@
     transfer     2   t2    aborted    insufficient funds  1        null
 
 `id` is there if any event of the app declares one. A field that a transaction does not return,
-or that was undone, is null.
+or that was undone, is null. An app that emits has a row for each event that ran, whose ts and id are those of the event
+at its root, and a column `step` behind them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.declare.model import TEXT, Program
+from penstock.execute.flow_run import Output, Steps
 from penstock.execute.native import Result
 from penstock.execute.order import LATE, OrderedBatch
 from penstock.state.arrow import one_chunk, to_arrow
 from penstock.state.jit import kernel
 from penstock.state.strings import Strings
 
-_INT64 = pa.int64()
+_INT32, _INT64 = pa.int32(), pa.int64()
 STATUS = pa.array(["committed", "aborted", "late"], pa.string())
 
 
@@ -34,6 +36,7 @@ class BatchOutcomes:
     table: pa.Table
     counts: list[int]  # of events, by how they ended: 0 or an abort's code
     late: int
+    emitted: dict[str, pa.Table] = field(default_factory=dict)  # outputs, by event
 
     @property
     def committed(self) -> int:
@@ -82,24 +85,37 @@ class Outcomes:
             self._numbers[program.kind(transaction.event.name)] = number
 
     def table(self, batch: OrderedBatch, result: Result, strings: Strings, version: int) -> BatchOutcomes:
-        n = batch.count
+        steps = result.steps
+        kind, ts = (batch.kind, batch.ts) if steps is None else (steps.kind, batch.ts[steps.root])
+        n = kind.size
         texts, versions = np.empty((3, n), np.int32), np.empty(n, np.int64)
         bits, counts = np.zeros((n + 7) // 8, np.uint8), np.zeros(1 + len(self._reasons), np.int64)
-        late = _tell(batch.kind, result.code, self._numbers, version, texts, versions, bits, counts)
+        late = _tell(kind, result.code, self._numbers, version, texts, versions, bits, counts)
         ended = counts.tolist()
+        root = [_lane(self._ts_type, ts), *([] if self._id_type is None else [self._ids(batch, steps)])]
+        root += [] if steps is None else [_lane(_INT32, steps.step)]
         columns = [
             _text(texts[0], self._transactions),
-            _lane(self._ts_type, batch.ts),
-            *([] if self._id_type is None else [self._ids(batch)]),
+            *root,
             _text(texts[1], STATUS),
             _text(texts[2], self._reasons, bits, ended[0]),
             _lane(_INT64, versions),
         ]
         for (_, type_), (values, given) in zip(self.program.returns, result.fields, strict=True):
             columns.append(to_arrow(values, type_, strings, None if _keep(given, result.code) == n else given))
-        return BatchOutcomes(pa.Table.from_arrays(columns, schema=self.schema), ended, late)
+        emitted = {name: self._output(name, output, root, strings, version) for name, output in result.outputs.items()}
+        return BatchOutcomes(pa.Table.from_arrays(columns, schema=self.schema), ended, late, emitted)
 
-    def _ids(self, batch: OrderedBatch) -> pa.Array:
+    def _output(self, name: str, output: Output, root: list[pa.Array], strings: Strings, version: int) -> pa.Table:
+        event = self.program.event(name)
+        assert event is not None
+        rows = pa.array(output.rows)
+        columns = [column.take(rows) for column in root]
+        columns.append(pa.array(np.full(len(rows), version, np.int64)))
+        columns += [to_arrow(output.lanes[f.name], f.type, strings, None) for f in event.fields]
+        return pa.Table.from_arrays(columns, schema=self.program.output(event))
+
+    def _ids(self, batch: OrderedBatch, steps: Steps | None) -> pa.Array:
         assert self._id_type is not None
         kind = self._id_type.arrow()
         parts = []
@@ -108,7 +124,8 @@ class Outcomes:
             given = one_chunk(arrived.column(id_)).cast(kind) if id_ else pa.nulls(arrived.table.num_rows, kind)
             parts.append(given)
         every = pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
-        return every if batch.place is None else every.take(pa.array(batch.place))
+        every = every if batch.place is None else every.take(pa.array(batch.place))
+        return every if steps is None else every.take(pa.array(steps.root))
 
 
 def _lane(type_: pa.DataType, values: Any) -> pa.Array:

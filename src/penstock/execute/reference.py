@@ -1,7 +1,8 @@
 """The reference: the user's own functions, one event after another, over plain dicts.
 
     state       {"Account": {("a",): {"balance": Dec}, ...}, ...}
-    one event   body(event) -> convert what it returns -> checks; on an abort, put back what it touched
+    one round   an event and what it causes: body(event) -> convert what it returns -> checks; on an abort, put back
+                what it touched (rounds.py)
     one batch   what is due of it and of what was held back, sorted by (ts, has an id, id, arrival), each as above
 
 This is what every other way of running a batch must equal, so it is written to be read and not to
@@ -22,10 +23,11 @@ import pyarrow as pa
 
 from penstock.declare import objects
 from penstock.declare.model import EventDef, Program, TableDef
-from penstock.errors import Aborted, InputError
+from penstock.errors import InputError
 from penstock.execute import intake
 from penstock.execute.request import BatchRequest
-from penstock.execute.uncompiled import EventView, Key, Row, Transaction, uncompiled
+from penstock.execute.rounds import Rounds
+from penstock.execute.uncompiled import Key, Row
 from penstock.execute.values import convert, lift, lower
 from penstock.state.sql import read
 
@@ -54,9 +56,8 @@ class Reference:
         self.program = program
         self.version = 0
         self._tables: dict[str, dict[Key, Row]] = {t.name: {} for t in program.tables}
-        self._bodies = {t.event.name: uncompiled(t.function) for t in program.transactions}
-        self._checks = {t.name: [(c.text, uncompiled(c.function)) for c in t.checks] for t in program.tables}
-        self._returns = dict(program.returns)
+        self._rounds = Rounds(program, self._tables)
+        self._emitted: list[tuple[str, dict[str, Any]]] = []  # by the last batch: an output and its row
         self._outcomes: dict[Any, pa.Table] = {}  # by batch id
         self._arrived = 0  # events so far
         self._highest: float = _NEVER  # ts that has arrived
@@ -85,14 +86,20 @@ class Reference:
             return self._outcomes[id]
         new = self._arrive(intake.events(self.program, batch))
         self.version += 1
+        self._emitted = []
         late, due = self._due(new, watermark, flush)
-        rows = [self._outcome(one) | {"status": "late"} for one in late] + [self._execute(one) for one in due]
-        schema = self.program.outcomes()
-        arrays = [pa.array([row.get(f.name) for row in rows], f.type) for f in schema]
-        out = pa.Table.from_arrays(arrays, schema=schema)
+        rows = [self._outcome(one) | {"step": 0, "status": "late"} for one in late]
+        for one in due:
+            rows += self._execute(one)
+        out = _table(rows, self.program.outcomes())
         if id is not None:
             self._outcomes[id] = out
         return out
+
+    def emitted(self, event: Any) -> pa.Table:
+        """What the last batch emitted of an output."""
+        output = intake.output(self.program, event)
+        return _table([row for name, row in self._emitted if name == output.name], self.program.output(output))
 
     @property
     def held(self) -> int:
@@ -126,7 +133,7 @@ class Reference:
             event = one.event
             for values, number in zip(one.table.to_pylist(), one.arrival.tolist(), strict=True):
                 id_ = values[event.id] if event.id else 0
-                place = _time(values[event.order]), event.id is not None, id_, self._arrived + number
+                place = _time(values[str(event.order)]), event.id is not None, id_, self._arrived + number
                 out.append(Arrival(event, values, place))
         self._arrived += len(out)
         return out
@@ -148,44 +155,17 @@ class Reference:
         assert transaction is not None
         return {
             "transaction": transaction.name,
-            "ts": one.values[one.event.order],
+            "ts": one.values[str(one.event.order)],
             "id": one.values[one.event.id] if one.event.id else None,
             "version": self.version,
         }
 
-    def _execute(self, one: Arrival) -> dict[str, Any]:
-        """Run one event's transaction; its outcome row."""
+    def _execute(self, one: Arrival) -> list[dict[str, Any]]:
+        """Run one event and all that it causes; the rows of their outcomes."""
         outcome = self._outcome(one)
-        accesses = Transaction(self._tables)
-        token = objects.current.set(accesses)
-        done = False
-        try:
-            returned = self._converted(self._bodies[one.event.name](EventView(one.event, one.values)))
-            self._check(accesses)
-            done = True
-            return {**outcome, "status": "committed", **returned}
-        except Aborted as abort:
-            return {**outcome, "status": "aborted", "reason": abort.reason}
-        except ZeroDivisionError:
-            return {**outcome, "status": "aborted", "reason": "division by zero"}
-        finally:
-            objects.current.reset(token)
-            if not done:
-                accesses.undo()
-
-    def _converted(self, returned: dict[str, Any] | None) -> dict[str, Any]:
-        return {
-            name: None if value is None else lower(convert(value, self._returns[name]))
-            for name, value in (returned or {}).items()
-        }
-
-    def _check(self, accesses: Transaction) -> None:
-        for name, key in accesses.written:
-            if key not in self._tables[name]:
-                continue
-            for text, check in self._checks[name]:
-                if not check(accesses.existing(self.program.table(name), key)):
-                    raise Aborted(text)
+        rows, outputs = self._rounds.run(one.event, one.values)
+        self._emitted += [(out.event.name, {**outcome, **out.values, "step": out.step}) for out in outputs]
+        return [outcome | row for row in rows]
 
     def _definition(self, table: Any) -> TableDef:
         wanted = table.definition if isinstance(table, objects.Table) else table
@@ -193,6 +173,10 @@ class Reference:
             if t.name == wanted or t == wanted:
                 return t
         raise InputError(f"app '{self.program.name}' has no table {table!r}")
+
+
+def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_arrays([pa.array([row.get(f.name) for row in rows], f.type) for f in schema], schema=schema)
 
 
 def _time(ts: Any) -> int:

@@ -20,7 +20,8 @@ from typing import Any
 
 from penstock.declare.model import EventDef, TableDef
 from penstock.errors import Aborted
-from penstock.execute.values import convert, lift, negated
+from penstock.execute.values import convert, lift, lower, negated
+from penstock.plan.flow import TOO_MANY
 
 Key = tuple[Any, ...]
 Row = dict[str, Any]  # the columns beside the key, as a body sees them
@@ -49,10 +50,12 @@ class EventView:
 
 
 class Transaction:
-    """One transaction's way to the tables: what it wrote, and how to put it back."""
+    """The way of a transaction, and of those nested in it, to the tables: what it wrote, and how to put it back; and
+    what it emitted. room: how much more it may emit."""
 
-    def __init__(self, tables: dict[str, dict[Key, Row]]) -> None:
-        self.tables = tables
+    def __init__(self, tables: dict[str, dict[Key, Row]], room: int) -> None:
+        self.tables, self._room = tables, room
+        self.emitted: list[tuple[EventDef, dict[str, Any]]] = []
         self.written: dict[tuple[str, Key], None] = {}  # in order of first write
         self._before: dict[tuple[str, Key], Row | None] = {}
 
@@ -81,6 +84,12 @@ class Transaction:
         self.row(table, key)
         self._remember(table, key)
         del self.tables[table.name][key]
+
+    def emit(self, event: EventDef, values: dict[str, Any]) -> None:
+        given = {f.name: lower(convert(values[f.name], f.type)) for f in event.fields}
+        if len(self.emitted) == self._room:
+            raise Aborted(TOO_MANY)
+        self.emitted.append((event, given))
 
     def row(self, table: TableDef, key: Key) -> Row:
         found = self.tables[table.name].get(key)

@@ -10,6 +10,7 @@ from penstock.declare.model import CheckDef, Program, TableDef, TransactionDef
 from penstock.declare.objects import Udf
 from penstock.declare.types import FLOAT, Type
 from penstock.errors import DeclarationError
+from penstock.plan.flow import flow_of, refuse_columns
 from penstock.plan.ir import ROW, Block, CheckPlan, Plan, TransactionPlan
 from penstock.plan.lower import Lowering
 from penstock.plan.passes import PASSES
@@ -34,7 +35,9 @@ class LoweredCheck:
 
 def lower_transaction(program: Program, definition: TransactionDef) -> Lowered:
     body = bodies.read(definition.function, f"transaction '{definition.name}'")
-    lowering = Lowering(body, event=definition.event, locals=_locals(body), tables=program.tables)
+    lowering = Lowering(
+        body, event=definition.event, locals=_locals(body), tables=program.tables, events=program.events
+    )
     _lower(lowering)
     ops = tuple(lowering.ops)
     block = Block(definition.name, ops, body.source, body.function.__code__.co_firstlineno)
@@ -73,7 +76,8 @@ def _locals(body: bodies.Body) -> frozenset[str]:
 
 
 def agree(program: Program, lowered: list[Lowered]) -> Program:
-    """The program with the types of its returned fields: what all transactions return under a name meets."""
+    """The program with the types of its returned fields: what all transactions return under a name meets; and with its
+    flow."""
     fields: dict[str, tuple[Type, str]] = {}
     for one in lowered:
         for name, type_, line in one.returns:
@@ -90,7 +94,8 @@ def agree(program: Program, lowered: list[Lowered]) -> Program:
                     f"{at} returns '{name}' as {type_}, but {by} returns it as {known}; use another name or one type"
                 )
             fields[name] = (met, by)
-    return replace(program, returns=tuple((name, type_) for name, (type_, _) in fields.items()))
+    returns = tuple((name, type_) for name, (type_, _) in fields.items())
+    return replace(program, returns=returns, flow=flow_of(program, [one.plan for one in lowered]))
 
 
 def _meet(a: Type, b: Type) -> Type | None:
@@ -116,6 +121,7 @@ def build(program: Program, lowered: list[Lowered], checks: list[LoweredCheck]) 
         tuple(one.plan for one in checks),
         tuple(sorted(udfs.items())),
     )
+    refuse_columns(plan.program)
     verify(plan, "lower")
     for one_pass in PASSES:
         plan = one_pass(plan)

@@ -1,14 +1,15 @@
-"""Calls in a body: ps.abort, ps.require, built-in functions, udfs, and what a loop runs over."""
+"""Calls in a body: ps.abort, ps.require, ps.emit, built-in functions, udfs, and what a loop runs over."""
 
 from __future__ import annotations
 
 import ast
+import datetime
 import types
 from typing import TYPE_CHECKING
 
 from penstock.declare import objects
 from penstock.declare.types import BOOL, FLOAT, INT, Type
-from penstock.plan import builtins, expressions, names
+from penstock.plan import builtins, emits, expressions, names
 from penstock.plan.values import Val, decimal_type
 
 if TYPE_CHECKING:
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 def supported() -> str:
     """What may be called, for messages."""
     called = [row.name for row in builtins.BUILTINS]
-    return f"{', '.join(called)}, ps.abort, ps.require and functions marked @ps.udf"
+    return f"{', '.join(called)}, ps.abort, ps.require, ps.emit and functions marked @ps.udf"
 
 
 def statement(lo: Lowering, node: ast.Call) -> None:
-    """A call for its effect: ps.abort, ps.require, Table.insert."""
+    """A call for its effect: ps.abort, ps.require, ps.emit, Table.insert."""
     function = names.static(lo, node.func)
     if function is objects.abort:
         lo.emit("abort", name=_reason(lo, node, _arguments(lo, node, "reason")[0]), node=node)
@@ -32,6 +33,8 @@ def statement(lo: Lowering, node: ast.Call) -> None:
         text = _reason(lo, node, reason)
         holds = expressions.condition(lo, test)
         lo.emit("abort", name=text, node=node, guard=lo.both(lo.path, lo.negated(holds.id)))
+    elif function is objects.emit:
+        emits.lower(lo, node)
     else:
         expressions.any_value(lo, node)
 
@@ -56,15 +59,17 @@ def _arguments(lo: Lowering, node: ast.Call, *names: str) -> list[ast.expr]:
 def call(lo: Lowering, node: ast.Call) -> Val:
     function = names.static(lo, node.func)
     row = builtins.find(function)
-    if node.keywords and not (row is not None and row.named):
+    if node.keywords and (isinstance(function, objects.Udf) or (row is not None and not row.named)):
         lo.body.refuse(node, f"{ast.unparse(node.func)}: named arguments cannot be compiled here")
     if row is not None:
         return builtins.call(lo, row, node)
     if isinstance(function, objects.Udf):
         return _udf(lo, function, node)
-    if function in (objects.abort, objects.require):
+    if function in (objects.abort, objects.require, objects.emit):
         lo.body.refuse(node, f"{ast.unparse(node.func)} is a statement of its own")
     what = ast.unparse(node.func)
+    if function in (datetime.datetime, datetime.date):
+        lo.body.refuse(node, f"'{what}' cannot be called here; make it a constant of the module, and name that")
     if isinstance(function, types.FunctionType):
         lo.body.refuse(node, f"'{what}' is an ordinary function; mark it with @ps.udf (scalars in, scalar out)")
     lo.body.refuse(node, f"a call to '{what}' cannot be compiled; use {supported()}")

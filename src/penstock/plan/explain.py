@@ -15,8 +15,12 @@ def explain(plan: Plan) -> str:
     for check in plan.checks:
         out += ["", f'check {check.table} or "{check.text}"', *_block(check.block)]
     for transaction in plan.transactions:
-        out += ["", f"transaction {transaction.name}({transaction.event})", *_block(transaction.block)]
+        nested = " nested" if plan.program.is_nested(transaction.event) else ""
+        out += ["", f"transaction {transaction.name}({transaction.event}){nested}", *_block(transaction.block)]
         out += [f"  {line}" for line in _summary(plan, transaction)]
+    if plan.program.flow is not None:
+        out += ["", "rounds run " + ", ".join(plan.program.flow.ranked)]
+        out += [f"output {event.name}" for event in plan.program.outputs()]
     if plan.program.returns:
         out += ["", "returns " + ", ".join(f"{name}: {type_}" for name, type_ in plan.program.returns)]
     return "\n".join(out) + "\n"
@@ -53,7 +57,7 @@ def _line(op: Op) -> str:
             text = f"{what}.{op.name}({args})"
         case "abort":
             text = f'abort "{op.name}"'
-        case "return" | "call" | "udf":
+        case "return" | "call" | "udf" | "emit":
             text = f"{op.code} {op.name}({args})"
         case "range":
             text = f"range({args}) by {op.const}"

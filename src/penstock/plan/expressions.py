@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.declare.body import MISSING
 from penstock.declare.types import BOOL
-from penstock.plan import calls, names, records
+from penstock.plan import calls, names, records, times
 from penstock.plan.numbers import arithmetic, compare, negate
 from penstock.plan.values import RecordRef, Unassigned, Val
 
@@ -50,7 +50,7 @@ def value(lo: Lowering, node: ast.expr) -> Val:
 def record(lo: Lowering, node: ast.expr) -> RecordRef:
     found = any_value(lo, node)
     if not isinstance(found, RecordRef):
-        lo.body.refuse(node, f"this is {found.type}, which has no columns")
+        lo.body.refuse(node, f"this is {found.type}, which has no columns{times.counting(found.type)}")
     return found
 
 
@@ -254,8 +254,16 @@ def _compare(lo: Lowering, node: ast.Compare) -> Val:
 def _membership(lo: Lowering, node: ast.Compare) -> Val:
     table = names.table_of(lo, node.comparators[0])
     if table is None:
-        lo.body.refuse(node, "'in' asks a table: k in Account")
+        lo.body.refuse(node, f"'in' asks a table: k in Account; {_instead_of_in(node)}")
     found = records.contains(lo, table, keys_of(lo, node.left), node)
     if isinstance(node.ops[0], ast.NotIn):
         return lo.value("not", BOOL, found, node=node, guard=None)
     return found
+
+
+def _instead_of_in(node: ast.Compare) -> str:
+    match node.comparators[0]:
+        case ast.Tuple(elts=[_, *_] as items) | ast.List(elts=[_, *_] as items) | ast.Set(elts=items):
+            sign, word = ("!=", "and") if isinstance(node.ops[0], ast.NotIn) else ("==", "or")
+            return f" {word} ".join(f"{ast.unparse(node.left)} {sign} {ast.unparse(one)}" for one in items[:3])
+    return "loop over a list, and compare"

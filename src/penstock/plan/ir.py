@@ -64,6 +64,7 @@ class Traits:
 
 _BY_ZERO = ("division by zero", "overflow")
 _OVERFLOW = ("overflow",)
+_TOO_MANY = ("too many events",)
 _MISSING, _EXISTS, _NULL = ("missing {table}",), ("exists {table}",), ("null {name}",)
 _THERE, _COLUMN, _RECORD = ("presence",), ("column",), ("presence", "column")
 
@@ -113,6 +114,8 @@ OPERATIONS: dict[str, Traits] = {
     # Control.
     "abort": Traits("abort", aborts=("{name}",), pure=False),
     "return": Traits("return", pure=False),
+    # Where the queue of its event is full the round is undone, the queue grows, and the round runs again.
+    "emit": Traits("emit", aborts=_TOO_MANY, retries=True, pure=False),
     "each": Traits("loop", pure=False, loop=True),
     "range": Traits("loop", pure=False, loop=True),
 }
@@ -137,7 +140,7 @@ class Op:
     guard: int | None = None
     line: int = 0
     table: str = ""
-    name: str = ""  # a column, a field, a reason, a function
+    name: str = ""  # a column, a field, a reason, a function, an event
     # const: the value; field, list: whether it may be null; call: whether it may overflow; item: which list; range: the
     # step; insert: how many of its arguments are the key
     const: Any = None

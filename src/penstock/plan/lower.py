@@ -57,6 +57,7 @@ class Lowering:
     self_row: int = 0
     locals: frozenset[str] = frozenset()  # names that the body assigns anywhere
     tables: tuple[TableDef, ...] | None = None  # the app's, where they are known
+    events: tuple[EventDef, ...] = ()  # the app's
 
     # -- emitting ---------------------------------------------------------------------------
 

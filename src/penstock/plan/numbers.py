@@ -10,7 +10,7 @@ import ast
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from penstock.declare.types import BOOL, FLOAT, INT, INT_MIN, MAX_DIGITS, TIMEDELTA, Type
+from penstock.declare.types import BOOL, DATE, DATETIME, FLOAT, INT, INT_MIN, MAX_DIGITS, STR, TIMEDELTA, Type
 from penstock.plan import times
 from penstock.plan.ir import OPERATIONS
 from penstock.plan.values import Val, decimal_type, fits, unscaled
@@ -34,6 +34,13 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Gt: "gt",
     ast.GtE: "ge",
 }
+# What to write instead of arithmetic with what is no number.
+_INSTEAD = {
+    BOOL: "; write `1 if x else 0`",
+    STR: "; strings cannot be built in a transaction: give the table a key of several columns",
+    DATETIME: "; add a timedelta: n * timedelta(seconds=1)",
+    DATE: "; add a timedelta: n * timedelta(days=1)",
+}
 # A quotient of decimals has at least this many digits after the point.
 QUOTIENT_SCALE = 6
 
@@ -47,8 +54,7 @@ def arithmetic(lo: Lowering, op: ast.operator, a: Val, b: Val, node: ast.AST) ->
         return times.arithmetic(lo, code, sign, a, b, node)
     for one in (a, b):
         if not one.type.traits.number:
-            hint = "; write `1 if x else 0`" if one.type == BOOL else ""
-            lo.body.refuse(node, f"'{sign}' takes numbers, not {one.type}{hint}")
+            lo.body.refuse(node, f"'{sign}' takes numbers, not {one.type}{_INSTEAD.get(one.type, '')}")
     _refuse_loose(lo, code, sign, a, b, node)
     if code in ("add", "sub"):
         a, b = _aligned(lo, a, b), _aligned(lo, b, a)

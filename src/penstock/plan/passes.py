@@ -4,7 +4,7 @@ convert_returns   convert returned values to the type that their field has in th
 share    look a record or a field up once, where nothing in between can have changed it
 loosen   drop guards from cheap operations that can neither abort nor be seen
 prune    drop values that nobody uses
-undo     mark the writes that nothing later can abort: they need no undo
+undo     mark the writes that nothing later can abort: they need no undo; in a round, what follows may be anything
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from penstock.declare.types import Type
-from penstock.plan.ir import Block, Op, Plan, walk
+from penstock.plan.ir import Block, Op, Plan, TransactionPlan, walk
 
 
 def _each_block(plan: Plan, rewrite: Callable[[Block], Block]) -> Plan:
@@ -213,11 +213,17 @@ def undo(plan: Plan) -> Plan:
             out.append(op)
         return tuple(reversed(out))
 
-    def one(block: Block) -> Block:
-        written = {op.table for op in block.walk() if "column" in op.traits.writes}
-        return replace(block, ops=rewrite(block.ops, bool(written & checked)))
+    flow = plan.program.flow
+    caused = set(flow.emitted) if flow is not None else set()
 
-    return replace(plan, transactions=tuple(replace(t, block=one(t.block)) for t in plan.transactions))
+    def one(transaction: TransactionPlan) -> TransactionPlan:
+        block = transaction.block
+        written = {op.table for op in block.walk() if "column" in op.traits.writes}
+        causes = any(op.code == "emit" and op.name in flow.ranked for op in block.walk()) if flow is not None else False
+        later = bool(written & checked) or causes or transaction.event in caused
+        return replace(transaction, block=replace(block, ops=rewrite(block.ops, later)))
+
+    return replace(plan, transactions=tuple(one(t) for t in plan.transactions))
 
 
 PASSES = (convert_returns, share, loosen, prune, undo)

@@ -13,7 +13,7 @@ from penstock.declare.model import Column, TableDef
 from penstock.declare.types import BOOL
 from penstock.plan.ir import ROW
 from penstock.plan.numbers import to_type
-from penstock.plan.values import RecordRef, Val, in_body
+from penstock.plan.values import RecordRef, Val, in_body, unscaled
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -100,7 +100,7 @@ def default(lo: Lowering, column: Column) -> Val:
 def stored_default(column: Column) -> object:
     """A default as the plan's constants are written: decimals unscaled."""
     if column.type.kind == "decimal":
-        return int(column.default.scaleb(column.type.scale))
+        return unscaled(column.default, column.type.scale)
     return column.default
 
 

@@ -47,5 +47,5 @@ class Texts:
 def constant(op: Op) -> str:
     """A constant as it is written in Python; a decimal with its point."""
     if op.type is not None and op.type.kind == "decimal":
-        return str(Decimal(op.const).scaleb(-op.type.scale))
+        return str(Decimal(f"{op.const}E-{op.type.scale}"))  # from text, so that no decimal context can round it
     return repr(op.const)

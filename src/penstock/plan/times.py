@@ -45,6 +45,15 @@ def arithmetic(lo: Lowering, code: str, sign: str, a: Val, b: Val, node: ast.AST
     return lo.value(code, result, a, b, node=node)
 
 
+def counting(type_: Type) -> str:
+    """What to write instead of t.minute or s.days, which a body does not have."""
+    if type_ == TIMEDELTA:
+        return "; count in another timedelta: s // timedelta(days=1)"
+    if type_ in TIMES:
+        return "; count from a constant of the module: (t - START) // timedelta(minutes=1)"
+    return ""
+
+
 def constant(lo: Lowering, node: ast.Call) -> Val:
     """timedelta(minutes=5): its arguments are constants, by place or by name."""
     parts = [_number(lo, one) for one in node.args]

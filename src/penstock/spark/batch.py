@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.commit.disk import Disk
+from penstock.database import Database
 from penstock.errors import StateError
 from penstock.publish.files import OutcomeFiles, plain
 from penstock.spark import databases, direct_source, events
@@ -39,6 +40,7 @@ class MicroBatch:
     spec: DatabaseSpec
     outcomes: OutcomeFiles | Callable[[Any, int | None], Any]
     watermark: int | None
+    outputs: tuple[tuple[str, OutcomeFiles], ...] = ()  # events that go out, and where to
     direct: tuple[SourceFiles, ...] = ()  # the sources, if all of them are direct
     alone: str | None = None  # the event, if its DataFrame is the only source
     all_listed: bool = False  # whether files that come after the start are left to another query: availableNow
@@ -96,12 +98,21 @@ class MicroBatch:
         note.write(drained)
 
     def publish(self, opened: OpenDatabase, out: pa.Table, spark: Any, batch_id: int | None) -> None:
-        if isinstance(self.outcomes, OutcomeFiles):
-            opened.outcomes.put(partial(self.outcomes.write, out))
+        writes = self._writes(opened.database, out)
+        if writes:
+            opened.outcomes.put(partial(_write, writes))
             if self.awaits:
                 opened.outcomes.wait()
-        else:
+        if not isinstance(self.outcomes, OutcomeFiles):
             self.outcomes(spark.createDataFrame(plain(out)), batch_id)
+
+    def _writes(self, database: Database, out: pa.Table) -> list[tuple[OutcomeFiles, pa.Table]]:
+        """The files that a version's outcomes go to, and what it emitted."""
+        writes = [(self.outcomes, out)] if isinstance(self.outcomes, OutcomeFiles) else []
+        if out.num_rows:
+            version = out.column("version")[0].as_py()
+            writes += [(files, database.emitted(name, version)) for name, files in self.outputs]
+        return writes
 
     def catch_up(self, opened: OpenDatabase, spark: Any) -> None:
         """Outcomes of the stream's last version, and of its last drain, if the process died between committing and
@@ -110,8 +121,8 @@ class MicroBatch:
             return
         database = opened.database
         self._refuse_older_state(database.last_id)
-        if database.source is not None and isinstance(self.outcomes, OutcomeFiles):
-            self.outcomes.write(database.outcomes(database.version))
+        if database.source is not None and (self.outputs or isinstance(self.outcomes, OutcomeFiles)):
+            _write(self._writes(database, database.outcomes(database.version)))
         self.hand_on_drain(opened, spark)
         opened.caught_up = True
 
@@ -124,6 +135,11 @@ class MicroBatch:
                 f"the checkpoint in {state} has batch {done} as done, but the state has run {have}: it is an older "
                 "copy, or the checkpoint is another's; restore the state and the checkpoint from one backup"
             )
+
+
+def _write(writes: list[tuple[OutcomeFiles, pa.Table]]) -> None:
+    for files, table in writes:
+        files.write(table)
 
 
 def named(spans: Spans) -> str:

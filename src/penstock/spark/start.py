@@ -8,6 +8,7 @@ Spark does the sources, the offsets and the restarts; its checkpoint lies in the
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 import shutil
@@ -20,11 +21,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.commit import Disk
 from penstock.declare.model import Program
-from penstock.declare.objects import Table
+from penstock.declare.objects import EventType, Table
 from penstock.errors import InputError
 from penstock.plan.ir import Plan
 from penstock.publish.files import OutcomeFiles, plain
-from penstock.spark import databases, events
+from penstock.spark import databases, events, same_sources
 from penstock.spark.batch import MicroBatch
 from penstock.spark.checkpoint import CHECKPOINT
 from penstock.spark.databases import DatabaseSpec
@@ -49,16 +50,20 @@ def start(
     *,
     state: str | os.PathLike[str],
     outcomes: Outcomes,
-    watermark: str | int | None = None,
+    watermark: str | int | datetime.timedelta | None = None,
     trigger: dict[str, Any] | None = None,
     name: str | None = None,
+    outputs: dict[Any, Any] | None = None,
     **options: Any,
 ) -> Any:
     """Start a streaming query; pyspark's own StreamingQuery."""
     program = plan.program
     wanted = events.by_event(program, sources)
+    _refuse_odd(program, outcomes, trigger)
     spark = _session(wanted)
     spec = databases.spec(plan, state, **options)
+    if not _is_connect(spark):
+        wanted = same_sources.as_before(program, wanted, spec.path)
     delay = delay_of(program, watermark)
     # Under Spark Connect the database lives on the server's side; in classic Spark it is this process that opens it,
     # and what is wrong with the directory is said here and now.
@@ -68,6 +73,7 @@ def start(
         spec,
         _sink(outcomes, spec),
         delay,
+        _outputs(program, outputs or {}, outcomes, spec),
         direct=_direct(wanted, spec.path),
         alone=only.name if only else None,
         all_listed="availableNow" in (trigger or {}),
@@ -101,6 +107,14 @@ def start(
         return query
     drain = batch.drain if local else partial(_drain_remotely, batch)
     return closing_query(query, spec.path, partial(drain, spark) if drains else None)
+
+
+def _refuse_odd(program: Program, outcomes: Any, trigger: Any) -> None:
+    """What pyspark or pathlib would refuse in words of their own, which do not say what to give."""
+    if not (callable(outcomes) or isinstance(outcomes, str | os.PathLike)):
+        raise InputError(f"app '{program.name}': outcomes={outcomes!r} is not a directory, or f(dataframe, batch_id)")
+    if trigger is not None and not isinstance(trigger, dict):
+        raise InputError(f"app '{program.name}': trigger={trigger!r} is not a dict, such as {{'availableNow': True}}")
 
 
 def _direct(sources: dict[Any, Any], state: str) -> tuple[SourceFiles, ...]:
@@ -150,8 +164,8 @@ def load(plan: Plan, table: Table | str, rows: Any, *, state: str | os.PathLike[
         database.load(table, rows.toArrow() if isinstance(rows, DataFrame) else rows)
 
 
-def delay_of(program: Program, watermark: str | int | None) -> int | None:
-    """A watermark in the unit of the order column: "5 seconds" for datetimes, an int for ints."""
+def delay_of(program: Program, watermark: str | int | datetime.timedelta | None) -> int | None:
+    """A watermark in the unit of the order column: "5 seconds" or a timedelta for datetimes, an int for ints."""
     if watermark is None:
         return None
     ts = program.order_type()
@@ -161,14 +175,45 @@ def delay_of(program: Program, watermark: str | int | None) -> int | None:
     found = re.fullmatch(r"\s*(\d+)\s*([a-z]+?)s?\s*", watermark.lower()) if isinstance(watermark, str) else None
     if found and found[2] in _UNITS and is_time:
         return int(found[1]) * _UNITS[found[2]]
-    takes = '"5 seconds" (or a number of microseconds)' if is_time else "an int, in the unit of its order column"
+    if is_time and isinstance(watermark, datetime.timedelta) and watermark >= datetime.timedelta(0):
+        return watermark // datetime.timedelta(microseconds=1)
+    takes = "an int, in the unit of its order column"
+    if is_time:
+        takes = '"5 seconds", a timedelta or a number of microseconds'
     raise InputError(f"app '{program.name}': watermark={watermark!r} is not {takes}")
 
 
 def _sink(outcomes: Outcomes, spec: DatabaseSpec) -> OutcomeFiles | Callable[[Any, int | None], Any]:
     if callable(outcomes):
         return outcomes
-    return OutcomeFiles(str(Path(outcomes).absolute()), spec.path, spec.options.get("disk") or Disk())
+    return _files(outcomes, spec)
+
+
+def _outputs(
+    program: Program, outputs: dict[Any, Any], outcomes: Outcomes, spec: DatabaseSpec
+) -> tuple[tuple[str, OutcomeFiles], ...]:
+    """Each event that goes out, and its directory."""
+    known = [event.name for event in program.outputs()]
+    taken = {} if callable(outcomes) else {Path(outcomes).absolute(): "outcomes"}
+    out = []
+    for event, path in outputs.items():
+        name = event.definition.name if isinstance(event, EventType) else event
+        if name not in known:
+            raise InputError(
+                f"app '{program.name}' has no output {name!r}: an output is an event that is emitted, and that no "
+                f"transaction takes; its outputs are {', '.join(known) or 'none'}"
+            )
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(f"output '{name}': {path!r} is not a directory")
+        twin = taken.setdefault(Path(path).absolute(), f"output '{name}'")
+        if twin != f"output '{name}'":
+            raise InputError(f"output '{name}' and {twin} have one directory, {path}; give each its own")
+        out.append((name, _files(path, spec)))
+    return tuple(out)
+
+
+def _files(path: str | os.PathLike[str], spec: DatabaseSpec) -> OutcomeFiles:
+    return OutcomeFiles(str(Path(path).absolute()), spec.path, spec.options.get("disk") or Disk())
 
 
 def _session(sources: dict[Any, Any]) -> Any:

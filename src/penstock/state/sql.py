@@ -70,6 +70,9 @@ def read(tables: Mapping[str, pa.Table], query: str, *, allow_files: bool = Fals
         raise InputError(f"the query needs more memory than there is; {remedy}") from error
     except duckdb.PermissionException as error:
         raise InputError(f"a query reads tables, and nothing else: {_first_line(error)}; {_WHOLE}") from error
+    except duckdb.CatalogException as error:
+        known = f"; the tables are {', '.join(tables)}" if "Table" in _first_line(error) else ""
+        raise InputError(f"the query failed: {_first_line(error)}{known}") from error
     except duckdb.Error as error:
         raise InputError(f"the query failed: {_first_line(error)}") from error
 

@@ -18,12 +18,14 @@ from penstock.declare.model import Program, TableDef
 from penstock.engine import Engine
 from penstock.errors import StateError
 from penstock.execute.intake import EventBatch
+from penstock.execute.outcomes import BatchOutcomes
+from penstock.execute.watermark import refuse_changed
 from penstock.state.tables import Tables
 from penstock.state.view import View
 from penstock.store import replay
 from penstock.store.outcome_codec import from_log, to_log
 from penstock.store.replay import Recovered, Replay
-from penstock.store.segment import LOAD, OUTCOMES, part
+from penstock.store.segment import EMITTED, LOAD, OUTCOMES, part
 from penstock.store.stream import StreamState
 
 LOGS = ("changes", "input")
@@ -69,12 +71,17 @@ class DurableStore:
         follower = self._replay()
         recovered = replay.recover(self._journal, follower)
         self.stream = follower.stream
+        refuse_changed(self._engine.program, self.stream.buffer.held, f"state directory {self._journal.path}")
         return follower.tables, recovered
 
     @property
     def version(self) -> int:
         """The last one that is durable."""
         return self._journal.version
+
+    @property
+    def commits(self) -> int:
+        return self._journal.seq
 
     def outcomes(self, id: int) -> pa.Table | None:
         segment = self._journal.outcomes(id, [OUTCOMES])
@@ -117,12 +124,13 @@ class DurableStore:
         return self._log == "changes"
 
     def prepare(
-        self, tables: Tables, events: list[EventBatch], outcomes: pa.Table, stream: StreamState, id: int | None
+        self, tables: Tables, events: list[EventBatch], outcomes: BatchOutcomes, stream: StreamState, id: int | None
     ) -> Any:
         """A batch that has run, on disk; it is committed, or forgotten, before anything else is written."""
         parts = replay.input_parts(events) if self._log == "input" else replay.changes_parts(tables)
         header = {"kind": "batch", "id": id, **self._plan(), **stream.header()}
-        return self._journal.prepare(header, {**parts, **stream.parts(), OUTCOMES: to_log(outcomes)}), stream
+        parts |= {part(EMITTED, name): to_log(table) for name, table in outcomes.emitted.items() if table.num_rows}
+        return self._journal.prepare(header, {**parts, **stream.parts(), OUTCOMES: to_log(outcomes.table)}), stream
 
     def commit(self, prepared: Any) -> None:
         self._journal.finish(prepared[0])
@@ -146,6 +154,11 @@ class DurableStore:
 
     def outcomes_of(self, version: int) -> pa.Table:
         return _outcomes(self._journal.batch(version, [OUTCOMES]))
+
+    def emitted_of(self, event: str, version: int) -> pa.Table | None:
+        segment = self._journal.batch(version, [part(EMITTED, event)])
+        found = segment.parts.get(part(EMITTED, event))
+        return None if found is None else from_log(found, version, behind="step")
 
     def view(self, version: int) -> View:
         follower = self._replay()

@@ -11,6 +11,7 @@ from penstock.declare.model import TableDef
 from penstock.engine import Engine
 from penstock.errors import StateError
 from penstock.execute.intake import EventBatch
+from penstock.execute.outcomes import BatchOutcomes
 from penstock.state.tables import Tables
 from penstock.state.view import View
 from penstock.store.replay import Recovered
@@ -27,9 +28,10 @@ class MemoryStore:
     def __init__(self, engine: Engine) -> None:
         self._engine, self._program = engine, engine.program
         self._outcomes: dict[int, pa.Table] = {}
+        self._emitted: dict[str, pa.Table] = {}  # by the last batch
         self.last_id: int | None = None
         self.stream = StreamState()
-        self.version = 0
+        self.version = self.commits = 0
 
     def recover(self) -> tuple[Tables, Recovered]:
         return self._engine.tables, Recovered(0, 0, 0.0)
@@ -47,15 +49,16 @@ class MemoryStore:
         )
 
     def prepare(
-        self, tables: Tables, events: list[EventBatch], outcomes: pa.Table, stream: StreamState, id: int | None
+        self, tables: Tables, events: list[EventBatch], outcomes: BatchOutcomes, stream: StreamState, id: int | None
     ) -> Any:
         return outcomes, stream, id
 
     def commit(self, prepared: Any) -> None:
         outcomes, self.stream, id = prepared
-        self.version += 1
+        self.version, self.commits = self.version + 1, self.commits + 1
+        self._emitted = outcomes.emitted
         if id is not None:
-            self._outcomes[id], self.last_id = outcomes, id
+            self._outcomes[id], self.last_id = outcomes.table, id
             while len(self._outcomes) > _KEPT:
                 del self._outcomes[next(iter(self._outcomes))]
 
@@ -63,13 +66,18 @@ class MemoryStore:
         pass
 
     def load(self, table: TableDef, rows: pa.Table) -> None:
-        pass
+        self.commits += 1
 
     def snapshot_if_due(self, tables: Tables) -> None:
         pass
 
     def outcomes_of(self, version: int) -> pa.Table:
         raise self._refusal("outcomes")
+
+    def emitted_of(self, event: str, version: int) -> pa.Table | None:
+        if version != self.version:
+            raise self._refusal("outputs of older versions")
+        return self._emitted.get(event)
 
     def view(self, version: int) -> View:
         raise self._refusal("older versions")

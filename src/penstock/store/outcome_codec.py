@@ -1,5 +1,5 @@
-"""Outcomes as a segment keeps them, in half the bytes: the segment knows its version, and one byte says which of a
-few texts it is. Readers without an engine need this too, so it imports none."""
+"""Outcomes and outputs as a segment keeps them, in half the bytes: the segment knows its version, and one byte says
+which of a few texts it is. Readers without an engine need this too, so it imports none."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ def to_log(outcomes: pa.Table) -> pa.Table:
     return kept
 
 
-def from_log(kept: pa.Table, version: int) -> pa.Table:
+def from_log(kept: pa.Table, version: int, *, behind: str = "reason") -> pa.Table:
+    """behind: the column that the version follows. An output says which: its fields may have any name."""
     for i, field in enumerate(kept.schema):
         if pa.types.is_dictionary(field.type):
             kept = kept.set_column(i, field.name, kept.column(i).cast(TEXT))
     versions = pa.array(np.full(kept.num_rows, version, np.int64))
-    return kept.add_column(kept.column_names.index("reason") + 1, "version", versions)
+    return kept.add_column(kept.column_names.index(behind) + 1, "version", versions)
 
 
 def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock.check.findings import Finding
 from penstock.declare.model import TableDef
 from penstock.execute.intake import EventBatch
+from penstock.execute.outcomes import BatchOutcomes
 from penstock.state.tables import Tables
 from penstock.state.view import View
 from penstock.store.replay import Recovered
@@ -21,6 +22,10 @@ class Store(Protocol):
     @property
     def version(self) -> int:
         """The last one that has happened."""
+
+    @property
+    def commits(self) -> int:
+        """How many batches and loads have happened."""
 
     @property
     def last_id(self) -> int | None:
@@ -41,7 +46,7 @@ class Store(Protocol):
         """Raises where a stream's batch cannot be the next one here, nor the last one again."""
 
     def prepare(
-        self, tables: Tables, events: list[EventBatch], outcomes: pa.Table, stream: StreamState, id: int | None
+        self, tables: Tables, events: list[EventBatch], outcomes: BatchOutcomes, stream: StreamState, id: int | None
     ) -> Any:
         """A batch that has run, written down; it is committed, or forgotten, before anything else is written."""
 
@@ -59,6 +64,9 @@ class Store(Protocol):
         """Of the batch with this id; None where it has not happened."""
 
     def outcomes_of(self, version: int) -> pa.Table: ...
+
+    def emitted_of(self, event: str, version: int) -> pa.Table | None:
+        """What a version emitted of an output; None where that is nothing."""
 
     def view(self, version: int) -> View:
         """All tables as of an older version."""

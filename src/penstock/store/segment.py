@@ -6,13 +6,14 @@ event:Transfer       the batch's events, with their arrival          (log="input
 load:Account         rows of a load
 held:Transfer        events that a watermark holds back (stream.py), in snapshots too
 outcomes             what became of every event (outcome_codec.py)
+emitted:Alert        events that went out (outcome_codec.py)
 """
 
 from __future__ import annotations
 
 from typing import TypeVar
 
-WRITTEN, DELETED, EVENT, LOAD, HELD = "written", "deleted", "event", "load", "held"
+WRITTEN, DELETED, EVENT, LOAD, HELD, EMITTED = "written", "deleted", "event", "load", "held", "emitted"
 OUTCOMES = "outcomes"
 
 T = TypeVar("T")

@@ -43,6 +43,13 @@ def check(
         for number, (batch, options) in enumerate(given):
             outcomes = engine.run(batch, policy=policy, **options)
             _compare_outcomes(app.program, number, outcomes, reference.run(batch, **options))
+            for event in app.program.outputs():
+                found = outcomes_difference(engine.emitted(event.name), reference.emitted(event.name))
+                if found is not None:
+                    raise AssertionError(
+                        f"app '{app.program.name}', batch {number}: what it emits of '{event.name}' differs\n"
+                        f"{describe(found, _NAMES)}"
+                    )
             _compare_tables(app.program, number, engine, reference)
             out.append(outcomes)
     return out

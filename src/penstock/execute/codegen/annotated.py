@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.declare.model import TableDef
+from penstock.execute.codegen.generate import generate
 from penstock.execute.codegen.layout import Layout
-from penstock.execute.codegen.program import COUNTS, generate
-from penstock.execute.codegen.source import code_of
+from penstock.execute.codegen.program import COUNTS
+from penstock.execute.codegen.source import code_of, one_line
 from penstock.plan.ir import Plan
 
 WIDTH = 120
@@ -33,8 +34,13 @@ def _legend(plan: Plan, layout: Layout) -> Iterator[str]:
         yield f"# t{n}: {_table(table)}; {', '.join(f'{name}{n} {meaning}' for name, _, meaning in COUNTS)}"
     for n, event in enumerate(program.events):
         yield f"# e{n}_, ok{n}_, at{n}_: {event.name}'s fields, whether they are given, where each list begins"
+    if program.flow is not None:
+        yield "# b is the event that arrived, k the kind of event that runs, j its row, i its row of the outcomes."
+        for name in program.flow.emitted:
+            n = program.kind(name)
+            yield f"# q{n}_n, q{n}_head: how many {name} the queue holds, and how many of them have run"
     for k, (name, _) in enumerate(program.returns):
-        yield f"# o{k}, h{k}: {name}, which is returned, and whether it is"
+        yield f"# o{k}, h{k}: {one_line(name)}, which is returned, and whether it is"
     for k, literal in enumerate(layout.literals):
         yield f"# literals[{k}]: {literal!r}"
 

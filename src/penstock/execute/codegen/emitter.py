@@ -15,9 +15,10 @@ from typing import Any
 
 from penstock.declare.types import Type
 from penstock.execute.codegen import records, scalars, source, undo
-from penstock.execute.codegen.layout import ENGINE_REASONS, Layout
+from penstock.execute.codegen.layout import ENGINE_REASONS, FULL, FULL_QUEUES, Layout
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
+from penstock.plan.flow import MOST_EMITS, TOO_MANY
 from penstock.plan.ir import ROW, Block, Op, Plan, walk
 from penstock.state.lanes import constant
 
@@ -47,6 +48,8 @@ class Emitter:
         self.users: dict[int, list[int]] = {}  # value -> the operations that use it
         self.self_row = ""
         self.in_loop = 0
+        self.queued: dict[str, set[str]] = {}  # event that is emitted -> the fields that anybody looks at
+        self.in_round = False  # whether the undo log may hold what ran before, in the same round
         self.alike = Counter(_kind(op) for t in plan.transactions for op in t.block.walk())
         self.logs_touched = False
         self.straight = 0  # entries of the undo log that straight-line code may take
@@ -246,6 +249,24 @@ class Emitter:
         else:
             out.line(f"{self.prefix}holds = {self.val(op.args[0])}")
 
+    def emit(self, out: Source, op: Op) -> None:
+        """Put an event into its queue; n: how many that holds."""
+        number = self.plan.program.kind(op.name)
+        event = self.plan.program.events[number]
+        used, n = self.queued[op.name], f"q{number}_n"
+        self.abort(out, f"emits >= {MOST_EMITS}", TOO_MANY)
+        out.line(f"if {n} >= room[{number + 1}]:")
+        with out.indented():
+            out.line(f"info[0] = {FULL_QUEUES - number}")
+            self.end(out, FULL, f"the queue of {op.name} is full: it grows, and the round runs again")
+        for field, value in zip(event.fields, op.args, strict=True):
+            if field.name in used:
+                out.line(f"e{number}_{field.name}[np.uint64({n})] = {self.val(value)}")
+        if event in self.plan.program.outputs():
+            out.line(f"from{number}[np.uint64({n})] = i")
+        out.line(f"{n} += 1")
+        out.line("emits += 1")
+
     # -- loops ------------------------------------------------------------------------------
 
     def loop(self, out: Source, op: Op) -> None:
@@ -271,12 +292,13 @@ class Emitter:
             out.line(f"{count} = min({count}, {one})")
         out.line(f"for {turn} in range({count}):")
         with out.indented():
+            empty = len(out.lines)
             for item in (o for o in op.body if o.code == "item"):
                 source = op.args[item.const]
                 out.line(f"{self.val(item.id)} = {self.lists[source]}[{self.val(source)}_at + {turn}]")
             self.ops(out, op.body)
             self.next_turn(out, op)
-            if not op.body and not op.carries:
+            if len(out.lines) == empty:
                 out.line("pass")
 
     def range(self, out: Source, op: Op) -> None:
@@ -320,6 +342,7 @@ EMIT: dict[str, Callable[[Emitter, Source, Op], None]] = {
     "return": Emitter.returned,
     "udf": Emitter.udf,
     "record": Emitter.record,
+    "emit": Emitter.emit,
     "loop": Emitter.loop,
     **scalars.EMIT,
 }

@@ -12,7 +12,9 @@ from penstock.plan.ir import Plan
 @dataclass(frozen=True, slots=True)
 class Argument:
     name: str  # in the generated source
-    owner: str  # "batch", "log", "strings", "table", "event", "out"; for a graph also "version", "handed"
+    # "batch", "log", "strings", "table", "event", "rows", "out"; for a graph also "version", "handed"; for rounds
+    # "queue", "flow"
+    owner: str
     of: str = ""  # table, event or field
     part: str = ""  # what of it
     type: Type | None = None
@@ -43,6 +45,8 @@ ENGINE_REASONS = ("overflow", "division by zero")
 # The transaction was undone because something is full: make room, and go on from it.
 FULL = -1
 FULL_LOG = -1  # info[0], where the undo log is full; otherwise the table's number
+# info[0], where rounds have no room: for more rows of outcomes, or for event k, at FULL_QUEUES - k.
+FULL_ROWS, FULL_QUEUES = -2, -3
 # How many entries an undo log has at first; it grows where a transaction needs more.
 LOG_SIZE = 1 << 14
 
@@ -79,6 +83,19 @@ def event_arguments(plan: Plan, number: int, used: set[str]) -> list[Argument]:
     return out
 
 
+def queue_arguments(plan: Plan, number: int, used: set[str]) -> list[Argument]:
+    """Where an event is emitted to: its fields, and for an output the row of the outcomes that it comes from."""
+    event = plan.program.events[number]
+    out = []
+    for field in event.fields:
+        if field.name in used:
+            out.append(Argument(f"e{number}_{field.name}", "queue", event.name, f"values {field.name}", field.type))
+            out.append(Argument(f"ok{number}_{field.name}", "queue", event.name, f"valid {field.name}"))
+    if event in plan.program.outputs():
+        out.append(Argument(f"from{number}", "queue", event.name, "from"))
+    return out
+
+
 def out_arguments(plan: Plan) -> list[Argument]:
     out = []
     for k, (name, type_) in enumerate(plan.program.returns):
@@ -93,7 +110,7 @@ FIXED = (
     Argument("batch", "batch", part="number"),
     Argument("kind", "batch", part="kind"),
     Argument("pos", "batch", part="pos"),
-    Argument("code", "batch", part="code"),
+    Argument("code", "rows", part="code"),
     Argument("info", "batch", part="info"),
     Argument("undo_what", "log", part="what"),
     Argument("undo_at", "log", part="at"),
@@ -102,4 +119,12 @@ FIXED = (
     Argument("text_at", "strings", part="starts"),
     Argument("text", "strings", part="data"),
     Argument("literals", "strings", part="literals"),
+)
+# What the kernel of an app that emits takes besides: a row of the outcomes is not a place of the batch there.
+ROUNDS = (
+    Argument("row_kind", "rows", part="kind"),
+    Argument("row_root", "rows", part="root"),
+    Argument("row_step", "rows", part="step"),
+    Argument("used", "flow", part="used"),
+    Argument("room", "flow", part="room"),
 )

@@ -23,17 +23,15 @@ from penstock.execute.codegen import checks, records, source, undo
 from penstock.execute.codegen import prefetch as ahead
 from penstock.execute.codegen.emitter import Emitter
 from penstock.execute.codegen.layout import (
-    ENGINE_REASONS,
     FIXED,
     FULL,
     Argument,
-    Layout,
     event_arguments,
     out_arguments,
     table_arguments,
 )
 from penstock.execute.codegen.source import Source
-from penstock.execute.codegen.subroutines import Cutter, cut_if_long
+from penstock.execute.codegen.subroutines import Cutter
 from penstock.plan.ir import Op, Plan, TransactionPlan
 
 # `cached` is handed to the module by whoever loads it.
@@ -41,27 +39,6 @@ DECORATOR = '@cached\n@nb.njit(nogil=True, error_model="numpy", boundscheck=Fals
 
 # A table's counts in its meta, by name: see state/table.py.
 COUNTS = (("n", 0, "rows used"), ("f", 1, "free"), ("d", 2, "dirty"), ("g", 3, "tombstones"), ("u", 4, "slots used"))
-
-
-def generate(plan: Plan, *, notes: bool = False) -> tuple[str, Layout]:
-    """The module's source and what its `kernel` takes. notes: with comments, for people: nothing else differs."""
-    layouts: list[Layout] = []
-
-    def write(cutter: Cutter) -> str:
-        program = InPlace(plan, cutter, notes=notes)
-        body = Source(1)
-        program.kernel(body)
-        arguments = (*FIXED, *program.arguments())
-        layout = Layout(arguments, (*ENGINE_REASONS, *program.emitter.reasons), tuple(program.emitter.literals))
-        layouts.append(layout)
-        out = head(plan)
-        out.text(cutter.functions(layout.names, body))
-        out.line("")
-        out.line(DECORATOR)
-        out.line(f"def kernel({', '.join(layout.names)}):")
-        return str(out) + str(body)
-
-    return cut_if_long(write), layouts[-1]
 
 
 def head(plan: Plan, more: str = "") -> Source:
@@ -120,7 +97,12 @@ class InPlace:
         self.emitter = Emitter(plan, cutter, notes=notes)
         self.used = used_fields(plan)
 
-    def arguments(self) -> list[Argument]:
+    def arguments(self) -> tuple[Argument, ...]:
+        """What the kernel takes, in order."""
+        return (*FIXED, *self.own_arguments())
+
+    def own_arguments(self) -> list[Argument]:
+        """What is the plan's: its tables, the fields of its events, what it returns."""
         program = self.plan.program
         out: list[Argument] = []
         for number in range(len(program.tables)):
@@ -147,25 +129,25 @@ class InPlace:
             records.mask(out, f"t{t}")
             for name, place, meaning in COUNTS:
                 out.line(f"{name}{t} = t{t}_meta[{place}]{self.emitter.note(f'{table.name}: {meaning}')}")
-        for argument in self.arguments():
+        for argument in self.own_arguments():
             if argument.part.startswith("valid"):
                 out.line(f"any_{argument.name} = {argument.name}.size > 0")
 
-    def ahead(self, out: Source) -> None:
-        """Ask for the slots of the index that the block will look at."""
-        wanted = {}
+    def ahead(self, out: Source, place: str = "i") -> None:
+        """Ask for the slots of the index that the block will look at. place: the name of a place in the batch."""
+        wanted, events = {}, self.plan.program.events
         for transaction in self.plan.transactions:
             number = self.event_number(transaction)
-            wanted[number] = ahead.foreseen(self.plan, transaction, number)
+            if events[number].order is not None:
+                wanted[number] = ahead.foreseen(self.plan, transaction, number)
         if not any(wanted.values()):
             return
-        out.line("for i in range(block, end):")
+        out.line(f"for {place} in range(block, end):")
         with out.indented():
-            out.line("j = np.uint64(pos[i])")
+            out.line(f"j = np.uint64(pos[{place}])")
             word = "if"
             for number, several in wanted.items():
-                note = self.emitter.note(self.plan.program.events[number].name)
-                out.line(f"{word} kind[i] == {number}:{note}")
+                out.line(f"{word} kind[{place}] == {number}:{self.emitter.note(events[number].name)}")
                 with out.indented():
                     ahead.emit(out, several, self.cutter)
                 word = "elif"
@@ -181,6 +163,8 @@ class InPlace:
         self.transactions(out)
         out.line("if c != 0:")
         with out.indented():
+            for t in range(len(self.plan.program.tables)):
+                out.line(f"d{t} = d{t}_before")
             self.undo(out)
             out.line(f"if c == {FULL}:{self.emitter.note('full')}")
             with out.indented():
@@ -191,11 +175,11 @@ class InPlace:
     def event_number(self, transaction: TransactionPlan) -> int:
         return self.plan.program.kind(transaction.event)
 
-    def transactions(self, out: Source) -> None:
-        word = "if"
+    def transactions(self, out: Source, first: str = "if", kind: str = "kind[i]") -> None:
+        word = first
         for transaction in self.plan.transactions:
             number = self.event_number(transaction)
-            out.line(f"{word} kind[i] == {number}:  # {transaction.name}({transaction.event})")
+            out.line(f"{word} {kind} == {number}:  # {transaction.name}({transaction.event})")
             with out.indented():
                 self.cutter.whole(out, partial(self.transaction, transaction=transaction, event=number))
             word = "elif"
@@ -207,14 +191,12 @@ class InPlace:
 
         one_turn(out, self.plan, self.cutter, event, transaction.block.walk(), run)
 
-    def undo(self, out: Source) -> None:
-        """Take back, newest first, what the log says."""
-        for t in range(len(self.plan.program.tables)):
-            out.line(f"d{t} = d{t}_before")
+    def undo(self, out: Source, mark: str = "0") -> None:
+        """Take back, newest first, what the log says; down to a mark."""
         entries = self.emitter.undo_codes
         if not entries:
             return
-        out.line("while nu > 0:")
+        out.line(f"while nu > {mark}:")
         with out.indented():
             out.line("nu -= 1")
             out.line("what = undo_what[nu]")

@@ -33,8 +33,10 @@ def room(em: Emitter, out: Source, op: Op) -> None:
 
 
 def room_for_all(em: Emitter, out: Source) -> None:
-    """Straight-line code alone does not fill the log, unless there is very much of it."""
-    if em.straight > LOG_SIZE:
+    """Straight-line code alone does not fill the log, unless there is very much of it, or a round has filled it."""
+    if em.in_round and em.straight:
+        _room(em, out, f"nu + {em.straight} > undo_what.size")
+    elif em.straight > LOG_SIZE:
         _room(em, out, f"{em.straight} > touched.size")
 
 

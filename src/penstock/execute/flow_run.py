@@ -1,0 +1,95 @@
+"""A batch of an app that emits, while it runs: its rows of outcomes, and its queues, which both may have to grow.
+
+A row is one step of a round: which event of the batch is its root, and which of the steps it is. The queue of an event
+that a transaction takes is used anew in each round; an output's goes on through the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.declare.model import Program
+from penstock.execute.codegen.layout import FULL_QUEUES, FULL_ROWS, Argument
+from penstock.state.lanes import dtype
+
+_QUEUE = 64  # events that a queue has room for at first
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Of each row of the outcomes, in the order run."""
+
+    kind: Any  # uint8: which event of the program; LATE is added as in OrderedBatch
+    root: Any  # int64: the place in the batch of the event that caused it
+    step: Any  # int32: which of those that the root caused; itself is 0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a batch emitted of an event that no transaction takes."""
+
+    rows: Any  # int64: the rows of the outcomes that it was emitted by
+    lanes: dict[str, Any]  # field -> values
+
+
+class FlowRun:
+    def __init__(self, program: Program, arguments: tuple[Argument, ...], count: int) -> None:
+        self._program = program
+        rows = 2 * count + 1
+        self._rows = {a.name: np.zeros(rows, _dtype(a)) for a in arguments if a.owner in ("rows", "out")}
+        self._queues: dict[int, dict[str, Any]] = {}
+        for a in arguments:
+            if a.owner == "queue":
+                size = 0 if a.part.startswith("valid") else _QUEUE  # what is emitted is given
+                self._queues.setdefault(program.kind(a.of), {})[a.name] = np.zeros(size, _dtype(a))
+        # Of rows first, and then of each event's queue: how many there are, and how many there is room for.
+        self._used = np.zeros(1 + len(program.events), np.int64)
+        self._room = np.full(self._used.size, _QUEUE, np.int64)
+        self._room[0] = rows
+
+    def arguments(self) -> dict[str, Any]:
+        out = {"used": self._used, "room": self._room, **self._rows}
+        for lanes in self._queues.values():
+            out |= lanes
+        return out
+
+    def grow(self, what: int) -> None:
+        """Make twice the room; what: as the kernel says it in info[0]."""
+        number = 0 if what == FULL_ROWS else 1 + FULL_QUEUES - what
+        lanes = self._rows if number == 0 else self._queues.get(number - 1, {})
+        for name, lane in lanes.items():
+            lanes[name] = np.concatenate([lane, np.zeros_like(lane)])
+        self._room[number] *= 2
+
+    def code(self) -> Any:
+        return self._of_rows("code")
+
+    def fields(self) -> tuple[tuple[Any, Any], ...]:
+        return tuple((self._of_rows(f"o{k}"), self._of_rows(f"h{k}")) for k in range(len(self._program.returns)))
+
+    def steps(self) -> Steps:
+        return Steps(*(self._of_rows(name) for name in ("row_kind", "row_root", "row_step")))
+
+    def outputs(self) -> dict[str, Output]:
+        out = {}
+        for event in self._program.outputs():
+            number = self._program.kind(event.name)
+            lanes, n = self._queues[number], int(self._used[number + 1])
+            values = {f.name: lanes[f"e{number}_{f.name}"][:n] for f in event.fields}
+            out[event.name] = Output(lanes[f"from{number}"][:n], values)
+        return out
+
+    def _of_rows(self, name: str) -> Any:
+        return self._rows[name][: self._used[0]]
+
+
+def _dtype(argument: Argument) -> Any:
+    if argument.type is not None:
+        return dtype(argument.type)
+    part = argument.part.split(" ")[0]
+    return {"code": np.int32, "kind": np.uint8, "step": np.int32, "given": np.bool_, "valid": np.bool_}.get(
+        part, np.int64
+    )

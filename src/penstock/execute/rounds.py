@@ -1,0 +1,123 @@
+"""The law of a round: one event that has arrived, and all that it causes.
+
+    round   the event; then, again and again, the least (rank, number) of what was emitted and has not run
+    group   a transaction and the nested ones that it causes: one undo for all, the first abort ends it
+
+rank is a transaction's place in the order of emits (plan/flow.py), number the order of emission. What is emitted and
+not nested waits until its group has committed: an aborted group emitted nothing. An app that emits nothing has
+rounds of one event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.declare import objects
+from penstock.declare.model import EventDef, Program
+from penstock.errors import Aborted
+from penstock.execute.uncompiled import EventView, Key, Row, Transaction, uncompiled
+from penstock.execute.values import convert, lower
+from penstock.plan.flow import MOST_EMITS
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """An event that waits in its round, or goes out; the first of a round has arrived."""
+
+    event: EventDef
+    values: dict[str, Any]
+    number: int = 0
+    step: int = 0  # of the row whose transaction emitted it
+
+
+class Rounds:
+    def __init__(self, program: Program, tables: dict[str, dict[Key, Row]]) -> None:
+        self._program, self._tables = program, tables
+        self._bodies = {t.event.name: uncompiled(t.function) for t in program.transactions}
+        self._checks = {t.name: [(c.text, uncompiled(c.function)) for c in t.checks] for t in program.tables}
+        self._returns = dict(program.returns)
+        ranked = program.flow.ranked if program.flow is not None else self._bodies
+        self._ranks = {name: rank for rank, name in enumerate(ranked)}
+
+    def run(self, event: EventDef, values: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Emitted]]:
+        """A row for each event that ran, in that order; and what goes out."""
+        rows: list[dict[str, Any]] = []
+        outputs: list[Emitted] = []
+        pending, emits = [Emitted(event, values)], 0
+        while pending:
+            emitted = self._group(self._take_least(pending), rows, emits)
+            emits += len(emitted)
+            pending += [one for one in emitted if self._is_taken(one) and not self._is_nested(one)]
+            outputs += [one for one in emitted if not self._is_taken(one)]
+        return rows, outputs
+
+    def _group(self, root: Emitted, rows: list[dict[str, Any]], emits: int) -> list[Emitted]:
+        """Run an event and the nested ones that it causes; what they emitted. emits: of the round, before this one."""
+        first, inside, emitted = len(rows), [root], list[Emitted]()
+        transaction = Transaction(self._tables, MOST_EMITS - emits)
+        reason = None
+        try:
+            while inside:
+                one, before, step = self._take_least(inside), len(emitted), len(rows)
+                rows.append({"transaction": self._name(one), "step": step, "status": "committed"})
+                rows[-1] |= self._member(one, transaction)
+                for event, values in transaction.emitted[before:]:
+                    emitted.append(Emitted(event, values, emits + len(emitted), step))
+                inside += [new for new in emitted[before:] if self._is_nested(new)]
+        except Aborted as abort:
+            reason = abort.reason
+        except ZeroDivisionError:
+            reason = "division by zero"
+        except BaseException:
+            transaction.undo()
+            raise
+        if reason is None:
+            return emitted
+        transaction.undo()
+        rows[first:] = [
+            {"transaction": row["transaction"], "step": row["step"], "status": "aborted", "reason": reason}
+            for row in rows[first:]
+        ]
+        return []
+
+    def _member(self, one: Emitted, transaction: Transaction) -> dict[str, Any]:
+        """Run one event's body, and the checks of what it wrote; what it returned."""
+        transaction.written.clear()
+        token = objects.current.set(transaction)
+        try:
+            returned = self._converted(self._bodies[one.event.name](EventView(one.event, one.values)))
+            self._check(transaction)
+            return returned
+        finally:
+            objects.current.reset(token)
+
+    def _converted(self, returned: dict[str, Any] | None) -> dict[str, Any]:
+        return {
+            name: None if value is None else lower(convert(value, self._returns[name]))
+            for name, value in (returned or {}).items()
+        }
+
+    def _check(self, transaction: Transaction) -> None:
+        for name, key in transaction.written:
+            if key not in self._tables[name]:
+                continue
+            for text, check in self._checks[name]:
+                if not check(transaction.existing(self._program.table(name), key)):
+                    raise Aborted(text)
+
+    def _take_least(self, several: list[Emitted]) -> Emitted:
+        least = min(several, key=lambda one: (self._ranks[one.event.name], one.number))
+        several.remove(least)
+        return least
+
+    def _is_taken(self, one: Emitted) -> bool:
+        return one.event.name in self._bodies
+
+    def _is_nested(self, one: Emitted) -> bool:
+        return self._program.is_nested(one.event.name)
+
+    def _name(self, one: Emitted) -> str:
+        transaction = self._program.transaction_of(one.event)
+        assert transaction is not None
+        return transaction.name

@@ -1,0 +1,72 @@
+"""`ps.emit(Counted(contestant=e.contestant))` in a body."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from penstock.declare.model import EventDef
+from penstock.declare.objects import EventType
+from penstock.plan import names
+from penstock.plan.numbers import to_type
+from penstock.plan.values import Val
+
+if TYPE_CHECKING:
+    from penstock.plan.lower import Lowering
+
+_FORM = "ps.emit takes an event that is made there: ps.emit(Counted(contestant=e.contestant))"
+
+
+def lower(lo: Lowering, node: ast.Call) -> None:
+    from penstock.plan.expressions import value
+
+    if lo.event is None:
+        lo.body.refuse(node, "a check only looks at its record; emit in a transaction")
+    if any(keyword.arg == "at" for keyword in node.keywords):
+        lo.body.refuse(node, "ps.emit(…, at=…) is not there yet; without at= the event runs in the same round")
+    if len(node.args) != 1 or node.keywords or not isinstance(node.args[0], ast.Call):
+        lo.body.refuse(node, _FORM)
+    made = node.args[0]
+    event = _event(lo, made)
+    if made.args or any(keyword.arg is None for keyword in made.keywords):
+        lo.body.refuse(made, f"{event.name} takes its fields by name: {event.name}({_shape(event)})")
+    given: dict[str, Val] = {}
+    for keyword in made.keywords:
+        assert keyword.arg is not None
+        if event.field(keyword.arg) is None:
+            known = ", ".join(f.name for f in event.fields) or "none"
+            lo.body.refuse(made, f"event '{event.name}' has no field '{keyword.arg}'; it has {known}")
+        given[keyword.arg] = value(lo, keyword.value)
+    missing = [f.name for f in event.fields if f.name not in given]
+    if missing:
+        lo.body.refuse(made, f"{event.name} is emitted without its field '{missing[0]}'; give it a value")
+    # Python evaluates every argument before the call; conversion belongs to the call.
+    values = [
+        to_type(lo, given[f.name], f.type, made, f"field '{f.name}' of event '{event.name}'") for f in event.fields
+    ]
+    lo.emit("emit", tuple(v.id for v in values), name=event.name, node=node)
+
+
+def _event(lo: Lowering, made: ast.Call) -> EventDef:
+    found = names.static(lo, made.func)
+    if not isinstance(found, EventType):
+        lo.body.refuse(made, _FORM)
+    event = found.definition
+    if event not in lo.events:
+        lo.body.refuse(made, f"event '{event.name}' is declared in another app; declare it in this one")
+    if event.order is not None:
+        lo.body.refuse(
+            made,
+            f"event '{event.name}' comes from outside, for '{event.order}' is its ps.order(); emit an event that has "
+            "none: it runs at the time of the event that caused it",
+        )
+    lists = [f.name for f in event.fields if f.type.item is not None]
+    if lists:
+        lo.body.refuse(
+            made, f"'{lists[0]}' of event '{event.name}' is a list, which cannot be emitted; emit one event an item"
+        )
+    return event
+
+
+def _shape(event: EventDef) -> str:
+    return ", ".join(f"{f.name}=…" for f in event.fields)

@@ -1,0 +1,181 @@
+"""Transactions that emit events, on Spark: rows with their step, outputs written once, also after a kill."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_stream import NOW, finish
+
+import penstock as ps
+from penstock.publish.files import OutcomeFiles
+from penstock.testing import assert_same_outcomes
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
+
+meter = ps.App("meter")
+
+
+@meter.table
+class Reading:
+    id: int = ps.key()
+    total: int = 0
+
+
+@meter.event
+class Read:
+    ts: int = ps.order()
+    id: int = ps.id()
+    meter: int
+    amount: int
+
+
+@meter.event
+class Added:
+    meter: int
+    amount: int
+
+
+@meter.event
+class Alert:
+    meter: int
+    total: int
+
+
+@meter.transaction
+def read(e: Read):
+    ps.emit(Added(meter=e.meter, amount=e.amount))
+    if e.amount > 50:
+        ps.emit(Added(meter=-e.meter, amount=1))
+
+
+@meter.transaction
+def added(e: Added):
+    reading = Reading.get(e.meter)
+    reading.total += e.amount
+    ps.require(reading.total < 3_000, "broken")
+    if reading.total > 1_000:
+        ps.emit(Alert(meter=e.meter, total=reading.total))
+    return {"total": reading.total}
+
+
+def rows(count: int) -> list[dict[str, int]]:
+    return [{"ts": i, "id": i, "meter": i % 5 + 1, "amount": i * 7 % 97} for i in range(count)]
+
+
+def put(folder: Path, some: list[dict[str, int]]) -> None:
+    """One more file."""
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(some), folder / f"{len(list(folder.iterdir())):04d}.parquet")
+
+
+def sources(spark: Any, kind: str, folder: Path) -> dict[Any, Any]:
+    if kind == "direct":
+        return {Read: ps.parquet(folder, files_per_batch=1)}
+    schema = "ts long, id long, meter long, amount long"
+    return {Read: spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))}
+
+
+def read_all(folder: Path) -> pa.Table:
+    files = sorted(folder.glob("version-*.parquet"))
+    return pa.concat_tables([pq.read_table(file) for file in files])
+
+
+@pytest.mark.parametrize("kind", ["direct", "frame"])
+def test_rounds_and_outputs_are_those_of_the_reference(spark: Any, tmp_path: Path, kind: str) -> None:
+    state, out, alerts = tmp_path / "state", tmp_path / "out", tmp_path / "alerts"
+    reference = meter.reference()
+    outcomes, emitted = [], []
+    for start in (0, 1):
+        put(tmp_path / "in", rows(400)[start * 200 : start * 200 + 200])
+        query = meter.start(
+            sources(spark, kind, tmp_path / "in"), state=state, outcomes=out, outputs={Alert: alerts}, trigger=NOW
+        )
+        finish(query)
+        outcomes.append(reference.run([Read(**row) for row in rows(400)[start * 200 : start * 200 + 200]]))
+        emitted.append(reference.emitted(Alert))
+    assert_same_outcomes(read_all(out), pa.concat_tables(outcomes))
+    wanted = pa.concat_tables(emitted)
+    assert wanted.num_rows > 20
+    assert_same_outcomes(read_all(alerts), wanted)
+
+
+def test_outputs_that_a_kill_kept_from_being_written_are_written_at_the_next_start(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, out, alerts = tmp_path / "state", tmp_path / "out", tmp_path / "alerts"
+    put(tmp_path / "in", rows(300))
+    given: dict[str, Any] = {"state": state, "outcomes": out, "outputs": {Alert: alerts}, "trigger": NOW}
+    write = OutcomeFiles.write
+
+    def fails(self: OutcomeFiles, table: pa.Table) -> None:
+        if self.path.endswith("alerts"):
+            raise OSError("as if killed")
+        write(self, table)
+
+    monkeypatch.setattr(OutcomeFiles, "write", fails)
+    with pytest.raises(Exception, match="as if killed"):
+        finish(meter.start(sources(spark, "direct", tmp_path / "in"), **given))
+    monkeypatch.undo()
+    assert not alerts.exists()
+    finish(meter.start(sources(spark, "direct", tmp_path / "in"), **given))
+    reference = meter.reference()
+    assert_same_outcomes(read_all(out), reference.run([Read(**row) for row in rows(300)]))
+    assert_same_outcomes(read_all(alerts), reference.emitted(Alert))
+
+
+def changed() -> tuple[ps.App, Any, Any]:
+    """The same app with another Alert."""
+    app = ps.App("meter")
+    app.table(type("Reading", (), {"__annotations__": {"id": int, "total": int}, "id": ps.key(), "total": 0}))
+
+    @app.event
+    class Read:
+        ts: int = ps.order()
+        id: int = ps.id()
+        meter: int
+        amount: int
+
+    @app.event
+    class Alert:
+        reason: str
+        meter: int
+
+    @app.transaction
+    def read(e: Read):
+        ps.emit(Alert(reason="read", meter=e.meter))
+
+    return app, Read, Alert
+
+
+def test_a_query_whose_output_has_changed_goes_on(spark: Any, tmp_path: Path) -> None:
+    state, out, alerts = tmp_path / "state", tmp_path / "out", tmp_path / "alerts"
+    put(tmp_path / "in", rows(300))
+    given: dict[str, Any] = {"state": state, "outcomes": out, "trigger": NOW}
+    finish(meter.start(sources(spark, "direct", tmp_path / "in"), **given))  # its alerts are in the log alone
+    put(tmp_path / "in", rows(2))
+    app, later, alert = changed()
+    source = {later: ps.parquet(tmp_path / "in", files_per_batch=1)}
+    finish(app.start(source, outputs={alert: alerts}, **given))
+    reference = meter.reference()
+    reference.run([Read(**row) for row in rows(300)])
+    first, second = sorted(alerts.glob("version-*.parquet"))
+    assert_same_outcomes(pq.read_table(first), reference.emitted(Alert))
+    assert [row["reason"] for row in pq.read_table(second).to_pylist()] == ["read", "read"]
+
+
+def test_outputs_that_cannot_be(spark: Any, tmp_path: Path) -> None:
+    put(tmp_path / "in", rows(10))
+    for outputs, says in (
+        ({Added: "a"}, "has no output 'Added': an output is an event that is emitted.*its outputs are Alert"),
+        ({Alert: None}, "output 'Alert': None is not a directory"),
+        ({Alert: tmp_path / "out"}, "output 'Alert' and outcomes have one directory"),
+    ):
+        with pytest.raises(ps.InputError, match=says):
+            meter.start(
+                sources(spark, "direct", tmp_path / "in"),
+                state=tmp_path / "state",
+                outcomes=tmp_path / "out",
+                outputs=outputs,  # type: ignore[arg-type]
+            )
