@@ -269,7 +269,7 @@ class Database:
             return f"{policy.name}: no graph is built\n"
         with self._gate.writing():
             self._go_back()
-            encoded = self._engine.encode(self._engine.order(intake.events(self.program, batch)))
+            encoded = self._engine.encode(self._engine.order(intake.events(self.program, batch), clock=self._clock))
             with self._gate.whole():
                 return self._engine.explain(encoded, self.version + 1, policy)
 
@@ -298,7 +298,7 @@ class Database:
         events = intake.events(self.program, batch)
         watch.ends("intake")
         events, late, stream = self._release(events, request)
-        ordered = self._engine.order(events, late)
+        ordered = self._engine.order(events, late, self._clock)
         stream = stream.ran(ordered.ts)
         watch.ends("order")
         encoded = self._engine.encode(ordered)
@@ -352,6 +352,11 @@ class Database:
         elif request.source is not None:
             stream = stream._replace(source=request.source, offsets=request.offsets)
         return events, late, stream
+
+    @property
+    def _clock(self) -> int | None:
+        """The highest ts that has run."""
+        return self._store.stream.buffer.frontier
 
     def _report(self, run: BatchRun, outcomes: BatchOutcomes, stream: StreamState, watch: Stopwatch) -> BatchReport:
         summary = run.summary

@@ -1,4 +1,4 @@
-"""What a user touches: `Account`, `Transfer(...)`, `ps.abort`, `ps.emit`, `ps.udf`.
+"""What a user touches: `Account`, `Transfer(...)`, `ps.abort`, `ps.emit`, `ps.now`, `ps.udf`.
 
 A body mentions these objects by name. The compiler never calls them; when the body runs as
 plain Python (the reference, a debugger), they pass every access on to the `Accesses` that is
@@ -57,6 +57,7 @@ class Accesses(Protocol):
     def insert(self, table: TableDef, key: tuple[Any, ...], values: dict[str, Any]) -> Any: ...
     def delete(self, table: TableDef, key: tuple[Any, ...]) -> None: ...
     def emit(self, event: EventDef, values: dict[str, Any]) -> None: ...
+    def now(self) -> Any: ...
 
 
 current: contextvars.ContextVar[Accesses] = contextvars.ContextVar("penstock_accesses")
@@ -174,6 +175,14 @@ def emit(event: object) -> None:
         raise PenstockError(f"ps.emit({event!r}) has a meaning only inside a transaction")
     assert isinstance(event, Event), event
     accesses.emit(event.definition, event.values)
+
+
+def now() -> Any:
+    """The clock: the highest ts that has run, this event's own included. It never falls."""
+    accesses = current.get(None)
+    if accesses is None:
+        raise PenstockError("ps.now() has a meaning only inside a transaction")
+    return accesses.now()
 
 
 class Udf:

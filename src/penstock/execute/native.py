@@ -18,11 +18,11 @@ from penstock.declare.types import Type
 from penstock.errors import DeclarationError
 from penstock.execute import kernels, steps
 from penstock.execute.codegen.generate import generate
-from penstock.execute.codegen.layout import FULL_LOG, LOG_SIZE, Argument, table_arguments
+from penstock.execute.codegen.layout import CLOCK, FULL_LOG, LOG_SIZE, Argument, table_arguments
 from penstock.execute.flow_run import FlowRun, Output, Steps
 from penstock.execute.intake import EventBatch
 from penstock.execute.modules import load_module, numba_is_extended
-from penstock.execute.order import OrderedBatch
+from penstock.execute.order import OrderedBatch, clocks
 from penstock.plan.ir import Plan
 from penstock.state import hashing, jit, prefetch, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
@@ -131,6 +131,8 @@ class Kernel:
                 field.put(lanes, given[field.event], tables)
             else:
                 lanes |= field.absent
+        if self.plan.uses_clock:
+            lanes[CLOCK.name] = clocks(batch)
         return lanes
 
     def begin(self, tables: Tables, batch: OrderedBatch, lanes: dict[str, Any], number: int) -> BatchContext:

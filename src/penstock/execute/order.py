@@ -29,6 +29,7 @@ class OrderedBatch:
     pos: Any  # int64: which row of its table
     ts: Any  # int64
     place: Any  # int64: which row of all tables, one after the other; None where that is the order already
+    clock: int | None = None  # the highest ts that had run before
 
     @property
     def count(self) -> int:
@@ -150,12 +151,14 @@ def _lay_out(given: Any, place: Any, ends: Any, kinds: Any, kind: Any, pos: Any,
         kind[i], pos[i], ts[i] = kinds[t], at - start, given[at]
 
 
-def order(program: Program, arrived: list[EventBatch], late: list[Any] | None = None) -> OrderedBatch:
-    """late: for each of `arrived`, which of its rows are late; None for none."""
+def order(
+    program: Program, arrived: list[EventBatch], late: list[Any] | None = None, clock: int | None = None
+) -> OrderedBatch:
+    """late: for each of `arrived`, which of its rows are late; None for none. clock: the highest ts that has run."""
     marks = _marks(arrived, late)
     arrived = [a for a in arrived if a.table.num_rows]
     if not arrived:
-        return OrderedBatch((), np.zeros(0, np.uint8), _NO_ROWS, _NO_ROWS, None)
+        return OrderedBatch((), np.zeros(0, np.uint8), _NO_ROWS, _NO_ROWS, None, clock)
     columns = [times_of(a) for a in arrived]
     given = columns[0] if len(columns) == 1 else np.concatenate(columns)
     n, ends = given.size, np.array(list(accumulate(map(len, columns))))
@@ -166,7 +169,13 @@ def order(program: Program, arrived: list[EventBatch], late: list[Any] | None = 
     _lay_out(given, place, ends, np.array([program.kind(a.event.name) for a in arrived], np.uint8), kind, pos, ts)
     if marks is not None:
         kind[marks[place] if place.size else marks] |= LATE
-    return OrderedBatch(tuple(arrived), kind, pos, ts, place if place.size else None)
+    return OrderedBatch(tuple(arrived), kind, pos, ts, place if place.size else None, clock)
+
+
+def clocks(batch: OrderedBatch) -> Any:
+    """The clock at each event: the highest ts that has run, its own included. Late events do not run, and are below."""
+    highest = np.maximum.accumulate(batch.ts)
+    return highest if batch.clock is None else np.maximum(highest, batch.clock)
 
 
 def times_of(events: EventBatch) -> Any:

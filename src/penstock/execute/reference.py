@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from penstock.declare import objects
 from penstock.declare.model import EventDef, Program, TableDef
+from penstock.declare.types import DATETIME
 from penstock.errors import InputError
 from penstock.execute import intake
 from penstock.execute.request import BatchRequest
@@ -61,7 +62,7 @@ class Reference:
         self._outcomes: dict[Any, pa.Table] = {}  # by batch id
         self._arrived = 0  # events so far
         self._highest: float = _NEVER  # ts that has arrived
-        self._frontier: float = _NEVER  # the highest ts that has run
+        self._clock: float = _NEVER  # the highest ts that has run
         self._held: list[Arrival] = []
 
     def load(self, table: Any, rows: Any) -> None:
@@ -142,12 +143,11 @@ class Reference:
         """What of a batch is late, and what runs now of it and of what was held, each in order; the rest is held."""
         self._highest = max([self._highest, *(one.ts for one in new)])
         limit = self._highest if watermark is None or flush else self._highest - watermark
-        frontier = _NEVER if watermark is None and not flush else self._frontier
+        frontier = _NEVER if watermark is None and not flush else self._clock
         late = [one for one in new if one.ts <= frontier]
         there = self._held + [one for one in new if one.ts > frontier]
         due = [one for one in there if one.ts <= limit]
         self._held = [one for one in there if one.ts > limit]
-        self._frontier = max([self._frontier, *(one.ts for one in due)])
         return sorted(late, key=lambda one: one.place), sorted(due, key=lambda one: one.place)
 
     def _outcome(self, one: Arrival) -> dict[str, Any]:
@@ -163,9 +163,17 @@ class Reference:
     def _execute(self, one: Arrival) -> list[dict[str, Any]]:
         """Run one event and all that it causes; the rows of their outcomes."""
         outcome = self._outcome(one)
-        rows, outputs = self._rounds.run(one.event, one.values)
+        self._clock = max(self._clock, one.ts)
+        rows, outputs = self._rounds.run(one.event, one.values, self._now())
         self._emitted += [(out.event.name, {**outcome, **out.values, "step": out.step}) for out in outputs]
         return [outcome | row for row in rows]
+
+    def _now(self) -> Any:
+        """The clock as a value of ts; None before there is one."""
+        if self._clock == _NEVER:
+            return None
+        is_time = self.program.order_type() == DATETIME
+        return _EPOCH + int(self._clock) * _MICROSECOND if is_time else int(self._clock)
 
     def _definition(self, table: Any) -> TableDef:
         wanted = table.definition if isinstance(table, objects.Table) else table

@@ -40,22 +40,22 @@ class Rounds:
         ranked = program.flow.ranked if program.flow is not None else self._bodies
         self._ranks = {name: rank for rank, name in enumerate(ranked)}
 
-    def run(self, event: EventDef, values: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Emitted]]:
-        """A row for each event that ran, in that order; and what goes out."""
+    def run(self, event: EventDef, values: dict[str, Any], clock: Any) -> tuple[list[dict[str, Any]], list[Emitted]]:
+        """A row for each event that ran, in that order; and what goes out. clock: what ps.now() gives."""
         rows: list[dict[str, Any]] = []
         outputs: list[Emitted] = []
         pending, emits = [Emitted(event, values)], 0
         while pending:
-            emitted = self._group(self._take_least(pending), rows, emits)
+            emitted = self._group(self._take_least(pending), rows, emits, clock)
             emits += len(emitted)
             pending += [one for one in emitted if self._is_taken(one) and not self._is_nested(one)]
             outputs += [one for one in emitted if not self._is_taken(one)]
         return rows, outputs
 
-    def _group(self, root: Emitted, rows: list[dict[str, Any]], emits: int) -> list[Emitted]:
+    def _group(self, root: Emitted, rows: list[dict[str, Any]], emits: int, clock: Any) -> list[Emitted]:
         """Run an event and the nested ones that it causes; what they emitted. emits: of the round, before this one."""
         first, inside, emitted = len(rows), [root], list[Emitted]()
-        transaction = Transaction(self._tables, MOST_EMITS - emits)
+        transaction = Transaction(self._tables, MOST_EMITS - emits, clock)
         reason = None
         try:
             while inside:

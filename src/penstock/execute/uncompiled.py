@@ -51,10 +51,10 @@ class EventView:
 
 class Transaction:
     """The way of a transaction, and of those nested in it, to the tables: what it wrote, and how to put it back; and
-    what it emitted. room: how much more it may emit."""
+    what it emitted. room: how much more it may emit. clock: as a value of ts; None before there is one."""
 
-    def __init__(self, tables: dict[str, dict[Key, Row]], room: int) -> None:
-        self.tables, self._room = tables, room
+    def __init__(self, tables: dict[str, dict[Key, Row]], room: int, clock: Any) -> None:
+        self.tables, self._room, self._clock = tables, room, clock
         self.emitted: list[tuple[EventDef, dict[str, Any]]] = []
         self.written: dict[tuple[str, Key], None] = {}  # in order of first write
         self._before: dict[tuple[str, Key], Row | None] = {}
@@ -90,6 +90,11 @@ class Transaction:
         if len(self.emitted) == self._room:
             raise Aborted(TOO_MANY)
         self.emitted.append((event, given))
+
+    def now(self) -> Any:
+        if self._clock is None:
+            raise Aborted("no clock yet")
+        return lift(self._clock)
 
     def row(self, table: TableDef, key: Key) -> Row:
         found = self.tables[table.name].get(key)

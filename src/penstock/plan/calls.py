@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.declare import objects
 from penstock.declare.types import BOOL, FLOAT, INT, Type
-from penstock.plan import builtins, emits, expressions, names
+from penstock.plan import builtins, emits, expressions, names, times
 from penstock.plan.values import Val, decimal_type
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def supported() -> str:
     """What may be called, for messages."""
     called = [row.name for row in builtins.BUILTINS]
-    return f"{', '.join(called)}, ps.abort, ps.require, ps.emit and functions marked @ps.udf"
+    return f"{', '.join(called)}, ps.abort, ps.require, ps.emit, ps.now and functions marked @ps.udf"
 
 
 def statement(lo: Lowering, node: ast.Call) -> None:
@@ -65,6 +65,8 @@ def call(lo: Lowering, node: ast.Call) -> Val:
         return builtins.call(lo, row, node)
     if isinstance(function, objects.Udf):
         return _udf(lo, function, node)
+    if function is objects.now:
+        return times.now(lo, node)
     if function in (objects.abort, objects.require, objects.emit):
         lo.body.refuse(node, f"{ast.unparse(node.func)} is a statement of its own")
     what = ast.unparse(node.func)

@@ -75,6 +75,8 @@ OPERATIONS: dict[str, Traits] = {
     "field": Traits("field", aborts=_NULL, conditional=True, shared=True, cheap=True, reads=("event",)),
     "list": Traits("list", aborts=_NULL, conditional=True, shared=True, reads=("event",)),
     "len": Traits("{0}_n", cheap=True),
+    # The clock; only a call may find that there is none yet.
+    "now": Traits("now", aborts=("no clock yet",), conditional=True, shared=True, cheap=True),
     "convert": Traits("convert", aborts=_OVERFLOW, fits=("float",), cheap=True),
     "call": Traits("call", aborts=_OVERFLOW, conditional=True),
     "udf": Traits("udf", aborts=("udf {name} failed",)),
@@ -141,8 +143,8 @@ class Op:
     line: int = 0
     table: str = ""
     name: str = ""  # a column, a field, a reason, a function, an event
-    # const: the value; field, list: whether it may be null; call: whether it may overflow; item: which list; range: the
-    # step; insert: how many of its arguments are the key
+    # const: the value; field, list: whether it may be null; now: whether there may be none; call: whether it may
+    # overflow; item: which list; range: the step; insert: how many of its arguments are the key
     const: Any = None
     body: tuple[Op, ...] = ()  # loops
     carries: tuple[Carry, ...] = ()  # loops
@@ -224,6 +226,11 @@ class Plan:
 
     def table(self, name: str) -> TableDef:
         return self.program.table(name)
+
+    @property
+    def uses_clock(self) -> bool:
+        """Whether a transaction looks at the clock."""
+        return any(op.code == "now" for transaction in self.transactions for op in transaction.block.walk())
 
     def checks_of(self, table: str) -> tuple[CheckPlan, ...]:
         return tuple(c for c in self.checks if c.table == table)

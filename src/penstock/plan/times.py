@@ -54,6 +54,18 @@ def counting(type_: Type) -> str:
     return ""
 
 
+def now(lo: Lowering, node: ast.Call) -> Val:
+    """ps.now(): of the type that ts has in this app."""
+    if lo.event is None:
+        lo.body.refuse(node, "a check only looks at its record; look at the clock in a transaction, and store it")
+    if node.args or node.keywords:
+        lo.body.refuse(node, "ps.now takes nothing; add to what it gives")
+    ordered = next((event for event in lo.events if event.order is not None), None)
+    if ordered is None or ordered.order is None:
+        lo.body.refuse(node, "ps.now() is of the type of ts, and no event with a ps.order() is declared before this")
+    return lo.value("now", ordered.type_of(ordered.order), node=node, const=lo.event.order is None)
+
+
 def constant(lo: Lowering, node: ast.Call) -> Val:
     """timedelta(minutes=5): its arguments are constants, by place or by name."""
     parts = [_number(lo, one) for one in node.args]

@@ -76,10 +76,11 @@ class Replay:
 
     def apply(self, segment: Segment) -> None:
         version, parts = segment.header["version"], segment.parts
+        clock = self.stream.buffer.frontier
         if segment.header["kind"] == "batch":
             self.stream = StreamState.read(segment.header, parts)
         if segment.header["kind"] == "batch" and segment.header["log"] == "input":
-            self._execute(segment)
+            self._execute(segment, clock)
             return
         for table in self.program.tables:
             name, schema = table.name, table.arrow()
@@ -89,7 +90,7 @@ class Replay:
             self.changes += written.num_rows + deleted.num_rows
             self.tables.apply(name, written, deleted, version)
 
-    def _execute(self, segment: Segment) -> None:
+    def _execute(self, segment: Segment, clock: int | None) -> None:
         if segment.header["plan"] != self.engine.kernel.fingerprint:
             why, keep = "its transactions, or Penstock itself, have changed", ""
             if not self.engine.kernel.whole:
@@ -104,7 +105,7 @@ class Replay:
             EventBatch(e.event, e.table, tables[e.event.name].column(ARRIVAL).to_numpy())
             for e in intake.events(self.program, tables, sound=True)
         ]
-        self.engine.replay(self.engine.encode(self.engine.order(events)), segment.header["version"])
+        self.engine.replay(self.engine.encode(self.engine.order(events, clock=clock)), segment.header["version"])
         self.changes += self.tables.dirty_count()
         self.engine.end_batch()
 

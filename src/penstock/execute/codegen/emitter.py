@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.declare.types import Type
 from penstock.execute.codegen import records, scalars, source, undo
-from penstock.execute.codegen.layout import ENGINE_REASONS, FULL, FULL_QUEUES, Layout
+from penstock.execute.codegen.layout import ENGINE_REASONS, FULL, FULL_QUEUES, NO_CLOCK, Layout
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
 from penstock.plan.flow import MOST_EMITS, TOO_MANY
@@ -50,6 +50,7 @@ class Emitter:
         self.in_loop = 0
         self.queued: dict[str, set[str]] = {}  # event that is emitted -> the fields that anybody looks at
         self.in_round = False  # whether the undo log may hold what ran before, in the same round
+        self.clock = "clock[i]"  # what the clock is for the event that runs
         self.alike = Counter(_kind(op) for t in plan.transactions for op in t.block.walk())
         self.logs_touched = False
         self.straight = 0  # entries of the undo log that straight-line code may take
@@ -209,6 +210,11 @@ class Emitter:
         out.line(f"{v}_at = np.int64({at}[j])")
         out.line(f"{v}_n = np.int64({at}[j + ONE]) - {v}_at")
 
+    def now(self, out: Source, op: Op) -> None:
+        if op.const:
+            self.abort(out, f"{self.clock} == {NO_CLOCK}", *op.reasons)
+        out.line(f"{self.val(op.id)} = {self.clock}")
+
     def stop(self, out: Source, op: Op) -> None:
         self.end(out, self.reason(op.name), f"abort: {op.name}")
 
@@ -338,6 +344,7 @@ EMIT: dict[str, Callable[[Emitter, Source, Op], None]] = {
     "self": Emitter.own_row,
     "field": Emitter.field,
     "list": Emitter.list_field,
+    "now": Emitter.now,
     "abort": Emitter.stop,
     "return": Emitter.returned,
     "udf": Emitter.udf,

@@ -96,6 +96,10 @@ def queue_arguments(plan: Plan, number: int, used: set[str]) -> list[Argument]:
     return out
 
 
+def clock_arguments(plan: Plan) -> list[Argument]:
+    return [CLOCK] if plan.uses_clock else []
+
+
 def out_arguments(plan: Plan) -> list[Argument]:
     out = []
     for k, (name, type_) in enumerate(plan.program.returns):
@@ -120,6 +124,10 @@ FIXED = (
     Argument("text", "strings", part="data"),
     Argument("literals", "strings", part="literals"),
 )
+# What kernels take besides where a transaction looks at the clock, of each event of the batch; NO_CLOCK: there is none
+# yet.
+CLOCK = Argument("clock", "batch", part="clock")
+NO_CLOCK = -(1 << 63)
 # What the kernel of an app that emits takes besides: a row of the outcomes is not a place of the batch there.
 ROUNDS = (
     Argument("row_kind", "rows", part="kind"),

@@ -26,6 +26,7 @@ from penstock.execute.codegen.layout import (
     FIXED,
     FULL,
     Argument,
+    clock_arguments,
     event_arguments,
     out_arguments,
     table_arguments,
@@ -109,7 +110,7 @@ class InPlace:
             out += table_arguments(self.plan, number)
         for number, event in enumerate(program.events):
             out += event_arguments(self.plan, number, self.used[event.name])
-        return out + out_arguments(self.plan)
+        return out + clock_arguments(self.plan) + out_arguments(self.plan)
 
     def kernel(self, out: Source) -> None:
         self.begin(out)

@@ -22,6 +22,7 @@ from penstock.execute.codegen.layout import (
     FULL_ROWS,
     ROUNDS,
     Argument,
+    clock_arguments,
     event_arguments,
     out_arguments,
     queue_arguments,
@@ -40,7 +41,7 @@ class Rounds(InPlace):
         assert program.flow is not None
         outputs = program.outputs()
         self.used |= {event.name: {f.name for f in event.fields} for event in outputs}
-        self.emitter.in_round = True
+        self.emitter.in_round, self.emitter.clock = True, "now"
         self.emitter.queued = {name: self.used[name] for name in program.flow.emitted}
         self.outputs = [program.kind(event.name) for event in outputs]
         taken = [name for name in program.flow.ranked if name in program.flow.emitted]
@@ -57,7 +58,7 @@ class Rounds(InPlace):
         for number, event in enumerate(program.events):
             arguments = queue_arguments if event.name in self.emitter.queued else event_arguments
             out += arguments(self.plan, number, self.used[event.name])
-        return out + out_arguments(self.plan)
+        return out + clock_arguments(self.plan) + out_arguments(self.plan)
 
     def kernel(self, out: Source) -> None:
         self.begin(out)
@@ -78,6 +79,8 @@ class Rounds(InPlace):
         """Run event b and all that it causes. Where something is full, nothing has happened, and the function ends."""
         out.line("k = np.int64(kind[b])")
         out.line("j = np.uint64(pos[b])")
+        if self.plan.uses_clock:
+            out.line("now = clock[b]")
         out.line("round = i")
         out.line("nu = 0")
         out.line("emits = 0")

@@ -12,7 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.declare.types import Type
-from penstock.execute.codegen.layout import FIXED, Argument, Layout, event_arguments, out_arguments, table_arguments
+from penstock.execute.codegen.layout import (
+    FIXED,
+    Argument,
+    Layout,
+    clock_arguments,
+    event_arguments,
+    out_arguments,
+    table_arguments,
+)
 from penstock.execute.codegen.program import DECORATOR, head, used_fields
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter, cut_if_long
@@ -81,4 +89,4 @@ def parallel_arguments(plan: Plan) -> tuple[Argument, ...]:
         out += event_arguments(plan, number, used[event.name])
     out += [Argument("mark", "version", part="flags"), Argument("rows", "version", part="rows")]
     out += [Argument(name, "handed", type=Type(kind)) for kind, name in LANES.items()]
-    return (*out, *out_arguments(plan))
+    return (*out, *clock_arguments(plan), *out_arguments(plan))

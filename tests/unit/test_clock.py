@@ -1,0 +1,121 @@
+"""ps.now(): the highest ts that has run, for bodies."""
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+import penstock as ps
+from penstock import Policy
+from penstock.testing import check
+
+UTC = datetime.UTC
+tolls = ps.App("tolls")
+
+
+@tolls.table
+class Seen:
+    place: int = ps.key()
+    at: int = -1
+    passes: int = 0
+
+
+@tolls.event
+class Pass:
+    ts: int = ps.order()
+    place: int
+
+
+@tolls.transaction
+def note(e: Pass) -> dict[str, int]:
+    Seen.get(e.place).passes += 1
+    Seen.get(ps.now() // 10).at = ps.now()
+    return {"now": ps.now(), "behind": ps.now() - e.ts}
+
+
+BATCHES = [[Pass(ts=ts, place=ts % 3) for ts in batch] for batch in ([5, 3, 30], [10, 7], [], [-4], [31, 29, 12, 90])]
+
+
+def test_the_clock_never_falls_and_is_what_the_reference_has() -> None:
+    out = check(tolls, batches=BATCHES)
+    assert [batch.column("now").to_pylist() for batch in out] == [[3, 5, 30], [30, 30], [], [30], [30, 30, 31, 90]]
+    check(tolls, batches=BATCHES, watermark=5)
+
+
+@pytest.mark.parametrize("policy", [Policy(threads=2), Policy.parse("tstream"), Policy.locking("lwm", threads=2)])
+def test_a_key_made_of_the_clock_is_foreseen(policy: Policy) -> None:
+    check(tolls, batches=BATCHES, policy=policy)
+
+
+@pytest.mark.parametrize("log", ["changes", "input"])
+def test_the_clock_outlives_the_process(log: str, tmp_path: Path) -> None:
+    with tolls.reference() as reference:
+        for batch in BATCHES:
+            wanted = reference.run(batch)
+            with tolls.open(tmp_path / "state", log=log, snapshot_every=2) as db:
+                assert db.run(batch).to_pylist() == wanted.to_pylist()
+        with tolls.open(tmp_path / "state") as db:
+            assert sorted(map(str, db.table(Seen).to_pylist())) == sorted(map(str, reference.table(Seen).to_pylist()))
+
+
+def test_of_datetimes_it_is_a_datetime_also_in_what_an_event_causes() -> None:
+    app = ps.App("clocks")
+
+    @app.event
+    class Tick:
+        ts: datetime.datetime = ps.order()
+
+    @app.event
+    class Tock:
+        n: int
+
+    @app.transaction
+    def tick(e: Tick) -> dict[str, datetime.datetime]:
+        ps.emit(Tock(n=1))
+        return {"now": ps.now() + datetime.timedelta(minutes=1)}
+
+    @app.transaction
+    def tock(e: Tock) -> dict[str, datetime.datetime]:
+        return {"now": ps.now()}
+
+    noon = datetime.datetime(2024, 2, 29, 12, tzinfo=UTC)
+    out = check(app, batches=[[Tick(ts=noon)], [Tick(ts=noon - datetime.timedelta(days=1))]])
+    minute = noon + datetime.timedelta(minutes=1)
+    assert [batch.column("now").to_pylist() for batch in out] == [[minute, noon], [minute, noon]]
+
+
+def test_what_is_no_clock_is_refused_with_words() -> None:
+    app = ps.App("odd")
+
+    @app.event
+    class Emitted:
+        n: int
+
+    with pytest.raises(ps.DeclarationError, match=r"no event with a ps.order\(\) is declared before this"):
+
+        @app.transaction
+        def early(e: Emitted) -> dict[str, int]:
+            return {"now": ps.now()}
+
+    @app.event
+    class Tick:
+        ts: int = ps.order()
+
+    with pytest.raises(ps.DeclarationError, match="takes nothing"):
+
+        @app.transaction
+        def late(e: Tick) -> dict[str, int]:
+            return {"now": ps.now(5)}  # type: ignore[call-arg]
+
+    with pytest.raises(ps.DeclarationError, match="a check only looks at its record"):
+
+        @app.table
+        class Row:
+            id: int = ps.key()
+
+            @ps.check("old")
+            def young(self) -> bool:
+                return self.id < ps.now()
+
+    with pytest.raises(ps.PenstockError, match="only inside a transaction"):
+        ps.now()
