@@ -34,9 +34,26 @@ class App(Declarations):
         self._checks: list[LoweredCheck] = []
         self._plan: Plan | None = None
 
-    def table(self, cls: type[T]) -> Table[T]:
-        """Declare a table: its columns, its key, its checks."""
-        definition = self._add_table(cls)
+    @overload
+    def table(self, cls: type[T], /) -> Table[T]: ...
+    @overload
+    def table(
+        self, cls: None = None, /, *, ttl: int | datetime.timedelta | None = None
+    ) -> Callable[[type[T]], Table[T]]: ...
+    def table(self, cls: Any = None, /, *, ttl: int | datetime.timedelta | None = None) -> Any:
+        """Declare a table: its columns, its key, its checks.
+
+        Args:
+            cls: A class with a line a column.
+            ttl: A record that no transaction has written for so long, by the clock, is absent. A timedelta, or an int
+                in the unit of ts.
+        """
+        if cls is None:
+            return partial(self._table, ttl=ttl)
+        return self._table(cls, ttl=ttl)
+
+    def _table(self, cls: type[T], *, ttl: int | datetime.timedelta | None) -> Table[T]:
+        definition = self._add_table(cls, ttl)
         self._checks += [lower_check(definition, check) for check in definition.checks]
         self._declare(tables=(*self.program.tables, definition))
         return Table(definition)

@@ -42,6 +42,7 @@ from penstock.gate import Gate
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.plan.ir import Plan
 from penstock.schedule.policy import Policy
+from penstock.state.lanes import NEVER
 from penstock.state.view import View
 from penstock.store.durable import DurableStore
 from penstock.store.memory import MemoryStore
@@ -173,7 +174,8 @@ class Database:
             commits = self._store.commits + 1
             with committing(self.version, lambda: self._store.commits == commits, "load"), self._gate.whole():
                 self._store.load(definition, found)
-                state.put(found, self._engine.tables.strings, self.version)
+                at = NEVER if self._clock is None else self._clock
+                state.put(found, self._engine.tables.strings, self.version, at)
                 self._view = None
 
     # -- reading ----------------------------------------------------------------------------

@@ -74,11 +74,13 @@ class Engine:
     def run(self, batch: EncodedBatch, version: int, policy: Policy) -> BatchRun:
         context = self._begin(batch, version)
         summary = self.scheduler.run(context, policy)
+        self.tables.expire(batch.ordered.clock_after, version)
         return BatchRun(version, batch.ordered, context.result, summary)
 
     def replay(self, batch: EncodedBatch, version: int) -> None:
         """Run a batch of the log again, for its changes alone."""
         self.kernel.run(self._begin(batch, version))
+        self.tables.expire(batch.ordered.clock_after, version)
 
     def outcomes(self, run: BatchRun) -> BatchOutcomes:
         return self._outcomes.table(run.ordered, run.result, self.tables.strings, run.version)

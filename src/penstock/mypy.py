@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mypy.mro import calculate_mro
-from mypy.nodes import GDEF, LDEF, Expression, MemberExpr, NameExpr, SymbolTableNode, TypeInfo, Var
+from mypy.nodes import GDEF, LDEF, CallExpr, Expression, MemberExpr, NameExpr, SymbolTableNode, TypeInfo, Var
 from mypy.plugin import ClassDefContext, DynamicClassDefContext, Plugin, SemanticAnalyzerPluginInterface
 from mypy.semanal import SemanticAnalyzer
 from mypy.types import Instance, Type, get_proper_type
@@ -46,6 +46,8 @@ def _app(ctx: DynamicClassDefContext) -> None:
 
 def _class(ctx: ClassDefContext) -> None:
     for decorator in ctx.cls.decorators:
+        if isinstance(decorator, CallExpr):  # @bank.table(ttl=…)
+            decorator = decorator.callee
         if isinstance(decorator, MemberExpr) and _is_app(ctx, decorator.expr):
             if decorator.name == "table":
                 _table(ctx)

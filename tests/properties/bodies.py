@@ -35,6 +35,8 @@ KEYS = 4
 NO_TABLE, ONE_TABLE, NONE_TOUCHED, ONE_ROW, NO_ROW = 0.05, 0.1, 0.06, 0.08, 0.04
 # How often a transaction that takes an emitted event is nested.
 NESTED = 0.4
+# How often the records of an app's tables expire, and after how long; events come within some 100 of ts.
+EXPIRE, TTLS = 0.1, (1, 5, 20, 60)
 # Where a range may begin and end, and the steps that cross all ints in a few turns.
 BOUNDS = ("LOWEST", "HIGHEST", "LOWEST + 1", "HIGHEST - 2", "0", "-1", "BIG")
 # How many digits round() keeps.
@@ -649,8 +651,10 @@ def program(seed: Any, *, flow: bool = False) -> str:
     ]
     if udfs:
         lines += _UDFS
+    expire = rng.random() < EXPIRE
     for table in tables:
-        lines += ["", "", "@app.table", f"class {table.name}:"]
+        mark = f"@app.table(ttl={rng.choice(TTLS)})" if expire else "@app.table"
+        lines += ["", "", mark, f"class {table.name}:"]
         lines += [f"    {n}: {written(t)} = ps.key()" for n, t in table.keys]
         for name, type_, default in table.columns:
             lines.append(f"    {name}: {written(type_)}" + (f" = {DEFAULTS[type_.kind]}" if default else ""))

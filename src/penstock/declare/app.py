@@ -6,6 +6,7 @@ top) adds a transaction, so that what cannot be compiled is refused where it is 
 
 from __future__ import annotations
 
+import datetime
 import inspect
 import sys
 import types
@@ -15,6 +16,7 @@ from decimal import Decimal
 from pathlib import PurePath
 from typing import Any, cast, dataclass_transform
 
+from penstock.declare.limits import LONGEST
 from penstock.declare.model import (
     MAX_EVENTS,
     REQUIRED,
@@ -27,7 +29,7 @@ from penstock.declare.model import (
     TransactionDef,
 )
 from penstock.declare.objects import EventType, F, Table
-from penstock.declare.types import NOT_TEXT, Type, is_text, of_annotation, to_python
+from penstock.declare.types import INT_MAX, NOT_TEXT, Type, is_text, of_annotation, to_python
 from penstock.declare.types import decimal as decimal_type
 from penstock.errors import DeclarationError
 
@@ -109,8 +111,9 @@ class Declarations:
             raise DeclarationError(f"ps.App({name!r}): its name {NOT_TEXT}")
         self.program = Program(name)
 
-    def _add_table(self, cls: type) -> TableDef:
+    def _add_table(self, cls: type, ttl: int | datetime.timedelta | None = None) -> TableDef:
         where = _where("table", cls)
+        _refuse_ttl(ttl, where)
         self._refuse_name(cls.__name__, where)
         columns = []
         checks = tuple(v for v in vars(cls).values() if isinstance(v, CheckDef))
@@ -130,7 +133,7 @@ class Declarations:
             raise DeclarationError(f"{where} needs a key: write one column as `id: str = ps.key()`")
         # Keys come first, whatever the order in the class: Stock[w, i] takes them in this order.
         columns.sort(key=lambda c: not c.key)
-        return TableDef(cls.__name__, tuple(columns), checks)
+        return TableDef(cls.__name__, tuple(columns), checks, ttl)
 
     def _add_event(self, cls: type) -> EventDef:
         where = _where("event", cls)
@@ -219,6 +222,20 @@ class Declarations:
         taken = [t.name for t in self.program.tables] + [e.name for e in self.program.events]
         if name.lower() in {other.lower() for other in taken}:
             raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'; rename one")
+
+
+def _refuse_ttl(ttl: Any, where: str) -> None:
+    if ttl is None:
+        return
+    if isinstance(ttl, datetime.timedelta):
+        sound = datetime.timedelta(0) < ttl <= LONGEST
+    else:
+        sound = isinstance(ttl, int) and not isinstance(ttl, bool) and 0 < ttl <= INT_MAX
+    if not sound:
+        raise DeclarationError(
+            f"{where}: ttl={ttl!r} is no time that a record lives; give a timedelta above 0 where ts is a datetime, "
+            "such as ttl=timedelta(days=30), or an int above 0 in the unit of ts"
+        )
 
 
 def _type_and_value(name: str, annotation: Any, value: Any, where: str, *, lists: bool) -> tuple[Type, Any]:

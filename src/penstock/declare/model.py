@@ -1,7 +1,7 @@
 """The nouns a declaration is made of: what the planner and the reference hold.
 
     Program
-    ├── TableDef(name, columns, checks)         Column(name, type, key, default)
+    ├── TableDef(name, columns, checks, ttl)    Column(name, type, key, default)
     │                                           CheckDef(text, function)
     ├── EventDef(name, fields, order, id)       Field(name, type)
     ├── TransactionDef(name, function, event, nested)
@@ -13,6 +13,7 @@ They hold the user's functions, but know nothing of how those run. What a user t
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,6 +64,14 @@ class TableDef:
     name: str
     columns: tuple[Column, ...]
     checks: tuple[CheckDef, ...] = ()
+    ttl: int | datetime.timedelta | None = None  # a record that was not written for so long is absent
+
+    @property
+    def lifetime(self) -> int | None:
+        """ttl in the unit that the clock counts in."""
+        if isinstance(self.ttl, datetime.timedelta):
+            return self.ttl // datetime.timedelta(microseconds=1)
+        return self.ttl
 
     @property
     def keys(self) -> tuple[Column, ...]:

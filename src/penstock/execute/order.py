@@ -35,6 +35,14 @@ class OrderedBatch:
     def count(self) -> int:
         return int(self.pos.size)
 
+    @property
+    def clock_after(self) -> int | None:
+        """The highest ts that has run behind it."""
+        if not self.count:
+            return self.clock
+        last = int(self.ts[-1])
+        return last if self.clock is None else max(last, self.clock)
+
 
 _RADIX_BITS = 11
 # Added to the kind of an event that is late: no transaction has that kind, so the kernel passes over it.
@@ -173,9 +181,13 @@ def order(
 
 
 def clocks(batch: OrderedBatch) -> Any:
-    """The clock at each event: the highest ts that has run, its own included. Late events do not run, and are below."""
-    highest = np.maximum.accumulate(batch.ts)
-    return highest if batch.clock is None else np.maximum(highest, batch.clock)
+    """The clock at each event: the highest ts that has run, its own included. Behind them 1, for there is one. Late
+    events do not run, and are below."""
+    out = np.ones(batch.count + 1, np.int64)
+    np.maximum.accumulate(batch.ts, out=out[:-1])
+    if batch.clock is not None:
+        np.maximum(out[:-1], batch.clock, out=out[:-1])
+    return out
 
 
 def times_of(events: EventBatch) -> Any:

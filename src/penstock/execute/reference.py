@@ -77,6 +77,7 @@ class Reference:
                 raise InputError(f"table '{definition.name}': key {shown} is there already; load new keys only")
             loaded[key] = row
         self._tables[definition.name].update(loaded)
+        self._rounds.load(definition.name, loaded, self._now())
 
     def run(
         self, batch: Any, policy: Any = None, id: Any = None, *, watermark: int | None = None, flush: bool = False

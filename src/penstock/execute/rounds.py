@@ -10,6 +10,7 @@ rounds of one event.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,7 @@ class Emitted:
 class Rounds:
     def __init__(self, program: Program, tables: dict[str, dict[Key, Row]]) -> None:
         self._program, self._tables = program, tables
+        self._written: dict[str, dict[Key, Any]] = {t.name: {} for t in program.tables}  # key -> the clock
         self._bodies = {t.event.name: uncompiled(t.function) for t in program.transactions}
         self._checks = {t.name: [(c.text, uncompiled(c.function)) for c in t.checks] for t in program.tables}
         self._returns = dict(program.returns)
@@ -42,6 +44,7 @@ class Rounds:
 
     def run(self, event: EventDef, values: dict[str, Any], clock: Any) -> tuple[list[dict[str, Any]], list[Emitted]]:
         """A row for each event that ran, in that order; and what goes out. clock: what ps.now() gives."""
+        self._expire(clock)
         rows: list[dict[str, Any]] = []
         outputs: list[Emitted] = []
         pending, emits = [Emitted(event, values)], 0
@@ -51,6 +54,24 @@ class Rounds:
             pending += [one for one in emitted if self._is_taken(one) and not self._is_nested(one)]
             outputs += [one for one in emitted if not self._is_taken(one)]
         return rows, outputs
+
+    def load(self, name: str, keys: Iterable[Key], clock: Any) -> None:
+        """Records that came without a transaction; before anything has run nothing says since when they are there."""
+        for key in keys:
+            self._note(name, key, clock)
+
+    def _note(self, name: str, key: Key, clock: Any) -> None:
+        self._written[name].pop(key, None)
+        if clock is not None:
+            self._written[name][key] = clock
+
+    def _expire(self, clock: Any) -> None:
+        """Delete the records that were not written for as long as their table says."""
+        for table in self._program.tables:
+            written = self._written[table.name]
+            for key in [key for key, at in written.items() if table.ttl is not None and clock - at >= table.ttl]:
+                self._tables[table.name].pop(key, None)
+                del written[key]
 
     def _group(self, root: Emitted, rows: list[dict[str, Any]], emits: int, clock: Any) -> list[Emitted]:
         """Run an event and the nested ones that it causes; what they emitted. emits: of the round, before this one."""
@@ -73,6 +94,8 @@ class Rounds:
             transaction.undo()
             raise
         if reason is None:
+            for name, key in transaction.changed:
+                self._note(name, key, clock)
             return emitted
         transaction.undo()
         rows[first:] = [

@@ -54,6 +54,13 @@ def bury(flags: Any, tombstones: Any, n: Any, row: Any) -> Any:
 
 
 @kernel
+def expired(at: Any, clock: Any, lifetime: Any) -> Any:
+    """Whether a record has outlived its time; at: the clock of its last write. They may be further apart than int64
+    counts."""
+    return at <= clock and np.uint64(clock) - np.uint64(at) >= np.uint64(lifetime)
+
+
+@kernel
 def lay(slots: Any, flags: Any, tombstones: Any, free: Any, meta: Any, at: Any, tag: Any) -> Any:
     """A dead record at an empty slot, listed a tombstone: gone after the batch unless it comes to life."""
     meta[4] += 1

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.declare.model import EventDef, TableDef
@@ -110,6 +110,11 @@ class Transaction:
     def _remember(self, table: TableDef, key: Key) -> None:
         # Rows are replaced, never changed in place, so the old one can be kept as it is.
         self._before.setdefault((table.name, key), self.tables[table.name].get(key))
+
+    @property
+    def changed(self) -> Iterable[tuple[str, Key]]:
+        """The records that it wrote or deleted."""
+        return self._before
 
     def undo(self) -> None:
         for (name, key), row in self._before.items():

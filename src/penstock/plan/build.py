@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from penstock.declare import body as bodies
 from penstock.declare.model import CheckDef, Program, TableDef, TransactionDef
 from penstock.declare.objects import Udf
-from penstock.declare.types import FLOAT, Type
+from penstock.declare.types import DATETIME, FLOAT, Type
 from penstock.errors import DeclarationError
 from penstock.plan.flow import flow_of, refuse_columns
 from penstock.plan.ir import ROW, Block, CheckPlan, Plan, TransactionPlan
@@ -98,6 +98,15 @@ def agree(program: Program, lowered: list[Lowered]) -> Program:
     return replace(program, returns=returns, flow=flow_of(program, [one.plan for one in lowered]))
 
 
+def _refuse_units(program: Program) -> None:
+    """A ttl counts in what ts is of."""
+    ts = program.order_type()
+    for table in program.tables:
+        if ts is not None and table.ttl is not None and isinstance(table.ttl, int) == (ts == DATETIME):
+            takes = "a timedelta" if ts == DATETIME else "an int, in its unit"
+            raise DeclarationError(f"table '{table.name}': ttl={table.ttl!r}, but ts is {ts} in this app; give {takes}")
+
+
 def _meet(a: Type, b: Type) -> Type | None:
     kinds = {a.kind, b.kind}
     if "decimal" in kinds and kinds <= {"int", "decimal"}:
@@ -122,6 +131,7 @@ def build(program: Program, lowered: list[Lowered], checks: list[LoweredCheck]) 
         tuple(sorted(udfs.items())),
     )
     refuse_columns(plan.program)
+    _refuse_units(plan.program)
     verify(plan, "lower")
     for one_pass in PASSES:
         plan = one_pass(plan)

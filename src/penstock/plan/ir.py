@@ -229,8 +229,9 @@ class Plan:
 
     @property
     def uses_clock(self) -> bool:
-        """Whether a transaction looks at the clock."""
-        return any(op.code == "now" for transaction in self.transactions for op in transaction.block.walk())
+        """Whether transactions look at the clock, or their records expire by it."""
+        looks = any(op.code == "now" for transaction in self.transactions for op in transaction.block.walk())
+        return looks or any(table.ttl is not None for table in self.program.tables)
 
     def checks_of(self, table: str) -> tuple[CheckPlan, ...]:
         return tuple(c for c in self.checks if c.table == table)

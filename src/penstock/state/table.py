@@ -3,6 +3,7 @@
     stored   int64[keys, capacity]   the key columns
     columns  one array a value column, of the column's lane
     written  int64[capacity]         the batch that last wrote each record
+    at       int64[capacity]         where records have a ttl: the clock of that write, NEVER if that is not known
     flags    uint8[capacity]         ALIVE, LISTED (among this batch's tombstones)
     dirty, tombstones, free              rows written, died in this batch; rows to use again
     meta     int64[8]                rows used, free, dirty, tombstones, slots used
@@ -19,8 +20,9 @@ import pyarrow as pa
 
 from penstock.declare.model import TableDef
 from penstock.state import hashing
+from penstock.state.ages import Ages, bury
 from penstock.state.arrow import from_arrow, to_arrow
-from penstock.state.lanes import dtype
+from penstock.state.lanes import NEVER, dtype
 from penstock.state.strings import Strings, longer
 
 ROWS, FREE, DIRTY, TOMBSTONES, USED = range(5)
@@ -40,6 +42,8 @@ class TableState:
         self.free = np.zeros(capacity, np.int64)
         self.meta = np.zeros(8, np.int64)
         self.slots = _empty_slots(capacity)
+        self.at = np.full(capacity if definition.ttl is not None else 0, NEVER, np.int64)
+        self._ages: Ages | None = None  # None: they have to be looked at anew
         self.made = 0  # how often other arrays were put in the place of these
 
     def __len__(self) -> int:
@@ -57,6 +61,8 @@ class TableState:
                 name: longer(getattr(self, name), capacity) for name in ("written", "flags", "tombstones", "free")
             }
             others["dirty"] = longer(self.dirty, capacity + 1)
+            if self.definition.ttl is not None:
+                others["at"] = longer(self.at, capacity)
             self.stored, self.columns = stored, columns
             for name, array in others.items():
                 setattr(self, name, array)
@@ -86,6 +92,22 @@ class TableState:
         if self.meta[TOMBSTONES]:
             hashing.sweep(self.slots, self.stored, self.flags, self.tombstones, self.free, self.meta)
 
+    def expire(self, clock: int, batch: int) -> None:
+        """The records that this batch leaves behind their time die in it."""
+        lifetime = self.definition.lifetime
+        if lifetime is None:
+            return
+        if self._ages is None:
+            rows = self.live_rows()
+            self._ages = Ages(self.at[rows], rows)
+        else:
+            rows, _ = self.dirty_rows()
+            self._ages.add(self.at[rows], rows)
+        at, rows = self._ages.take(clock - lifetime)
+        died = bury(at, rows, self.at, self.flags, self.written, self.dirty, self.tombstones, self.meta, batch)
+        if died.size:
+            hashing.mend_index(self.slots, self.stored, self.flags, died)
+
     def end_batch(self) -> None:
         self.sweep()
         self.meta[DIRTY] = 0
@@ -99,8 +121,8 @@ class TableState:
         columns = [from_arrow(table.column(c.name), c.type, strings) for c in self.definition.keys]
         return np.ascontiguousarray(np.stack(columns)) if len(columns) > 1 else np.atleast_2d(columns[0])
 
-    def put(self, table: pa.Table, strings: Strings, batch: int) -> None:
-        """Insert or overwrite whole records."""
+    def put(self, table: pa.Table, strings: Strings, batch: int, at: Any = NEVER) -> None:
+        """Insert or overwrite whole records. at: the clock when they were written, of all or of each."""
         if table.num_rows == 0:
             return
         keys = self.keys_of(table, strings)
@@ -109,6 +131,8 @@ class TableState:
         for column, array in zip(self.definition.values, self.columns, strict=True):
             array[rows] = from_arrow(table.column(column.name), column.type, strings)
         self.written[rows] = batch
+        if self.definition.ttl is not None:
+            self.at[rows], self._ages = at, None
 
     def drop(self, table: pa.Table, strings: Strings) -> None:
         """Delete records by key. One that is not there was made and deleted in the same batch."""

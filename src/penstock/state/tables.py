@@ -48,15 +48,32 @@ class Tables:
                 out[name] = (table.arrow(written, self.strings), keys)
         return out
 
+    def ages(self) -> dict[str, pa.Table]:
+        """When the records that `arrow` gives were written, of tables whose records have a ttl."""
+        return {name: _ages(table, table.live_rows()) for name, table in self._with_ttl()}
+
+    def changed_ages(self) -> dict[str, pa.Table]:
+        """Likewise of the written ones of `changes`."""
+        return {name: _ages(table, table.dirty_rows()[0]) for name, table in self._with_ttl()}
+
+    def _with_ttl(self) -> list[tuple[str, TableState]]:
+        return [(name, table) for name, table in self.by_name.items() if table.definition.ttl is not None]
+
+    def expire(self, clock: int | None, batch: int) -> None:
+        """The records that a batch leaves behind their time, by the clock after it, die in it."""
+        if clock is not None:
+            for _, table in self._with_ttl():
+                table.expire(clock, batch)
+
     def dirty_count(self) -> int:
         """Records that the running batch has written or deleted."""
         return sum(int(table.meta[DIRTY]) for table in self.by_name.values())
 
-    def apply(self, name: str, written: pa.Table, deleted: pa.Table, batch: int) -> None:
+    def apply(self, name: str, written: pa.Table, deleted: pa.Table, batch: int, at: Any) -> None:
         """Changes that a log holds."""
         table = self.by_name[name]
         table.drop(deleted, self.strings)
-        table.put(written, self.strings, batch)
+        table.put(written, self.strings, batch, at)
 
     def end_batch(self) -> None:
         for table in self.by_name.values():
@@ -81,6 +98,10 @@ class Tables:
             if any(c.type.kind == "str" for c in table.definition.keys):
                 table.reindex()
         self._compact_at = max(_COMPACT_ABOVE, 4 * fresh.count)
+
+
+def _ages(table: TableState, rows: Any) -> pa.Table:
+    return pa.table({"at": pa.array(table.at[rows])})
 
 
 def _string_lanes(table: TableState) -> list[tuple[TableState, Any]]:

@@ -180,7 +180,8 @@ class DurableStore:
 
     def _snapshot(self, tables: Tables, *, wait: bool = False) -> None:
         header = {**self._plan(), **self.stream.header()}
-        self._journal.snapshot(header, {**tables.arrow(), **self.stream.parts()}, wait=wait)
+        ages = replay.ages_parts(tables.ages())
+        self._journal.snapshot(header, {**tables.arrow(), **ages, **self.stream.parts()}, wait=wait)
 
     def _plan(self) -> dict[str, Any]:
         # A log of inputs is worth only what its transactions are.

@@ -20,8 +20,9 @@ from penstock.errors import StateError
 from penstock.execute import intake
 from penstock.execute.intake import EventBatch
 from penstock.execute.watermark import ARRIVAL
+from penstock.state.lanes import NEVER
 from penstock.state.tables import Tables
-from penstock.store.segment import DELETED, EVENT, LOAD, OUTCOMES, WRITTEN, part, parts_of
+from penstock.store.segment import AGED, DELETED, EVENT, LOAD, OUTCOMES, WRITTEN, part, parts_of
 from penstock.store.stream import StreamState
 
 
@@ -40,7 +41,11 @@ def changes_parts(tables: Tables) -> dict[str, pa.Table]:
         parts[part(WRITTEN, name)] = written
         if deleted.num_rows:
             parts[part(DELETED, name)] = deleted
-    return parts
+    return parts | ages_parts(tables.changed_ages())
+
+
+def ages_parts(ages: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    return {part(AGED, name): table for name, table in ages.items() if table.num_rows}
 
 
 def input_parts(events: list[EventBatch]) -> dict[str, pa.Table]:
@@ -67,7 +72,8 @@ class Replay:
             for table in self.program.tables:
                 rows = recovery.snapshot.tables[table.name]
                 # Which batch last wrote a record is not kept in snapshots: it was this version or earlier.
-                self.tables[table.name].put(rows, self.tables.strings, recovery.snapshot.header["version"])
+                version, at = recovery.snapshot.header["version"], _ages(recovery.snapshot.tables, table, None)
+                self.tables[table.name].put(rows, self.tables.strings, version, at)
         yield None
         with closing(recovery.segments) as segments:
             for segment in segments:
@@ -88,7 +94,8 @@ class Replay:
             written = parts.get(part(WRITTEN, name), parts.get(part(LOAD, name), none))
             deleted = parts.get(part(DELETED, name), none.select([c.name for c in table.keys]))
             self.changes += written.num_rows + deleted.num_rows
-            self.tables.apply(name, written, deleted, version)
+            at = _ages(parts, table, clock if part(LOAD, name) in parts else None)
+            self.tables.apply(name, written, deleted, version, at)
 
     def _execute(self, segment: Segment, clock: int | None) -> None:
         if segment.header["plan"] != self.engine.kernel.fingerprint:
@@ -108,6 +115,14 @@ class Replay:
         self.engine.replay(self.engine.encode(self.engine.order(events, clock=clock)), segment.header["version"])
         self.changes += self.tables.dirty_count()
         self.engine.end_batch()
+
+
+def _ages(parts: dict[str, pa.Table], table: TableDef, clock: int | None) -> Any:
+    """When a table's rows among these parts were written. What was written before the table had a ttl does not say."""
+    known = parts.get(part(AGED, table.name))
+    if known is not None:
+        return known.column("at").to_numpy()
+    return NEVER if clock is None else clock
 
 
 def recover(journal: Journal, replay: Replay, upto: int | None = None) -> Recovered:

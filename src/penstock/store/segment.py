@@ -3,6 +3,7 @@
 written:Account      records that the batch wrote, as it left them   (log="changes")
 deleted:Account      keys of records that it deleted                 (log="changes")
 event:Transfer       the batch's events, with their arrival          (log="input")
+aged:Account         when those that it wrote were written, by the clock, where records have a ttl; in snapshots too
 load:Account         rows of a load
 held:Transfer        events that a watermark holds back (stream.py), in snapshots too
 outcomes             what became of every event (outcome_codec.py)
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-WRITTEN, DELETED, EVENT, LOAD, HELD, EMITTED = "written", "deleted", "event", "load", "held", "emitted"
+WRITTEN, DELETED, AGED, EVENT, LOAD, HELD, EMITTED = "written", "deleted", "aged", "event", "load", "held", "emitted"
 OUTCOMES = "outcomes"
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.declare.types import Type
 from penstock.execute.codegen import records, scalars, source, undo
-from penstock.execute.codegen.layout import ENGINE_REASONS, FULL, FULL_QUEUES, NO_CLOCK, Layout
+from penstock.execute.codegen.layout import ENGINE_REASONS, FULL, FULL_QUEUES, Layout
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
 from penstock.plan.flow import MOST_EMITS, TOO_MANY
@@ -212,7 +212,7 @@ class Emitter:
 
     def now(self, out: Source, op: Op) -> None:
         if op.const:
-            self.abort(out, f"{self.clock} == {NO_CLOCK}", *op.reasons)
+            self.abort(out, "clock[clock.size - 1] == 0", *op.reasons)
         out.line(f"{self.val(op.id)} = {self.clock}")
 
     def stop(self, out: Source, op: Op) -> None:

@@ -64,7 +64,7 @@ def table_arguments(plan: Plan, number: int) -> list[Argument]:
         Argument(f"{t}_{part}", "table", table.name, part)
         for part in ("written", "flags", "dirty", "tombstones", "free", "meta")
     ]
-    return out
+    return out if table.ttl is None else [*out, Argument(f"{t}_at", "table", table.name, "at")]
 
 
 def event_arguments(plan: Plan, number: int, used: set[str]) -> list[Argument]:
@@ -124,10 +124,8 @@ FIXED = (
     Argument("text", "strings", part="data"),
     Argument("literals", "strings", part="literals"),
 )
-# What kernels take besides where a transaction looks at the clock, of each event of the batch; NO_CLOCK: there is none
-# yet.
+# What kernels take besides where the clock matters: what it is at each event of the batch, and whether there is one.
 CLOCK = Argument("clock", "batch", part="clock")
-NO_CLOCK = -(1 << 63)
 # What the kernel of an app that emits takes besides: a row of the outcomes is not a place of the batch there.
 ROUNDS = (
     Argument("row_kind", "rows", part="kind"),

@@ -28,6 +28,8 @@ def record_op(em: Emitter, out: Source, op: Op) -> None:
     undo.room(em, out, op)
     probe(out, t, v, keys)
     r = f"{v}_r"
+    if table.ttl is not None:
+        expire(em, out, op, t, table.lifetime)
     match op.code:
         case "find" | "locate":
             if op.code == "locate":
@@ -47,9 +49,18 @@ def record_op(em: Emitter, out: Source, op: Op) -> None:
             checks.note(em, out, op, em.row(op.id))
         case "delete":
             em.abort(out, f"{r} < 0", f"missing {op.table}")
-            kill(em, out, op, t)
+            die(em, out, op, t, em.row(op.id))
         case _:
             raise NotImplementedError(op.code)
+
+
+def expire(em: Emitter, out: Source, op: Op, t: str, lifetime: int | None) -> None:
+    """Who looks a record up first after its time deletes it."""
+    v = em.val(op.id)
+    out.line(f"if {v}_r >= 0 and s_.expired({t}_at[np.uint64({v}_r)], {em.clock}, {lifetime}):")
+    with out.indented():
+        die(em, out, op, t, f"{v}_old")
+        out.line(f"{v}_r = -2 - {v}_r")
 
 
 def alive(em: Emitter, table: str, x: str) -> str:
@@ -127,14 +138,16 @@ def place(em: Emitter, out: Source, op: Op, table: TableDef, t: str, keys: list[
     if op.undo:
         undo.push(em, out, op.table, "exists", f"{v}_h", "0")
     touch(em, out, op, x, t)
+    renew(em, out, op, x, t)
     for k, value in enumerate(values):
         store(em, out, op, t, k, table.values[k].type, x, value)
     if op.code == "insert":
         checks.note(em, out, op, x)
 
 
-def kill(em: Emitter, out: Source, op: Op, t: str) -> None:
-    v, x = em.val(op.id), em.row(op.id)
+def die(em: Emitter, out: Source, op: Op, t: str, x: str) -> None:
+    """The record that probe found; x: a name for its row."""
+    v = em.val(op.id)
     out.line(f"{x} = np.uint64({v}_r)")
     out.line(f"{t}_slots[{v}_h + ONE] = -2 - {v}_r")
     bury(out, t, x)
@@ -159,6 +172,7 @@ def column_op(em: Emitter, out: Source, op: Op, table: TableDef, t: str) -> None
     if op.code == "write":
         undo.room(em, out, op)
         touch(em, out, op, x, t)
+        renew(em, out, op, x, t)
         store(em, out, op, t, k, column.type, x, em.val(op.args[1]))
         checks.note(em, out, op, x)
     elif op.code == "read":
@@ -175,6 +189,14 @@ def touch(em: Emitter, out: Source, op: Op, x: str, t: str) -> None:
     if op.undo:
         undo.push(em, out, op.table, "written", x, f"{t}_written[{x}]")
     out.line(f"d{n} = s_.touch({t}_written, {t}_dirty, d{n}, {x}, batch)")
+
+
+def renew(em: Emitter, out: Source, op: Op, x: str, t: str) -> None:
+    """A record that is written lives on from now."""
+    if em.plan.table(op.table).ttl is not None:
+        if op.undo:
+            undo.push(em, out, op.table, "at", x, f"{t}_at[{x}]")
+        out.line(f"{t}_at[{x}] = {em.clock}")
 
 
 def store(em: Emitter, out: Source, op: Op, t: str, k: int, type_: Type, x: str, value: str) -> None:

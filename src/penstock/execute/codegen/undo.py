@@ -20,13 +20,21 @@ if TYPE_CHECKING:
 
 def entries(plan: Plan, ops: Iterable[Op]) -> int:
     """How many entries of the log these operations may take, each done once."""
-    changes = (op for op in ops if op.traits.writes)
-    return sum(len(plan.table(op.table).values) + 4 for op in changes)
+    return sum(len(plan.table(op.table).values) + 4 + 3 * expires(plan, op) for op in ops if changes(plan, op))
+
+
+def changes(plan: Plan, op: Op) -> bool:
+    return bool(op.traits.writes) or expires(plan, op)
+
+
+def expires(plan: Plan, op: Op) -> bool:
+    """Whether it deletes a record that it finds behind its time."""
+    return op.traits.takes == "key" and plan.table(op.table).ttl is not None
 
 
 def room(em: Emitter, out: Source, op: Op) -> None:
     """A loop may fill the log: it leaves room for all that straight-line code writes."""
-    if not em.in_loop or not op.traits.writes:
+    if not em.in_loop or not changes(em.plan, op):
         return
     most = entries(em.plan, (op,)) + em.straight
     _room(em, out, f"nu + {most} > undo_what.size or nt + {2 + em.straight} > touched.size")
@@ -57,7 +65,8 @@ def push(em: Emitter, out: Source, table: str, part: str, at: str, old: str) -> 
 def meaning(em: Emitter, table: str, part: str) -> str:
     """What an entry of the log is about, for people."""
     if not part.startswith("column"):
-        return {"written": f"undo: {table} written", "exists": f"undo: whether {table} is there"}[part]
+        what = {"written": f"{table} written", "exists": f"whether {table} is there", "at": f"when {table} was written"}
+        return f"undo: {what[part]}"
     return f"undo: {table}.{em.plan.table(table).values[int(part.removeprefix('column'))].name}"
 
 
@@ -66,6 +75,8 @@ def undo_one(em: Emitter, out: Source, table: str, part: str) -> None:
     t = f"t{em.numbers[table]}"
     if part == "written":
         out.line(f"{t}_written[at] = old")
+    elif part == "at":
+        out.line(f"{t}_at[at] = old")
     elif part == "exists":
         out.line(f"{t}_r = {t}_slots[at + ONE]")
         out.line(f"{t}_slots[at + ONE] = -2 - {t}_r")
