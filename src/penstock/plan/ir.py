@@ -111,6 +111,8 @@ OPERATIONS: dict[str, Traits] = {
     "read": Traits("record", takes="row", reads=_COLUMN, access="read"),
     "read_or": Traits("record", takes="row", reads=_RECORD, access="read"),
     "write": Traits("record", pure=False, takes="row", writes=_COLUMN, access="write"),
+    # The records of a table, or some: the rows are collected before the first turn, where there is room for them.
+    "scan": Traits("loop", retries=True, pure=False, loop=True, reads=_RECORD, access="scan"),
     # Control.
     "abort": Traits("abort", aborts=("{name}",), pure=False),
     "return": Traits("return", pure=False),
@@ -141,8 +143,8 @@ class Op:
     line: int = 0
     table: str = ""
     name: str = ""  # a column, a field, a reason, a function, an event
-    # const: the value; field, list: whether it may be null; call: whether it may overflow; item: which list; range: the
-    # step; insert: how many of its arguments are the key
+    # const: the value; field, list: whether it may be null; call: whether it may overflow; item: which list, or which
+    # key column; range: the step; insert: how many of its arguments are the key; scan: which records
     const: Any = None
     body: tuple[Op, ...] = ()  # loops
     carries: tuple[Carry, ...] = ()  # loops
@@ -159,8 +161,8 @@ class Op:
 
     @property
     def may_abort(self) -> bool:
-        if self.traits.loop:
-            return any(op.may_abort for op in self.body)
+        if self.traits.loop and any(op.may_abort for op in self.body):
+            return True
         return self.traits.retries or bool(self._aborts())
 
     @property
