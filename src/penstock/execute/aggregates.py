@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from penstock.declare.objects import Table
 from penstock.errors import Aborted
-from penstock.execute.scans import Scan
 from penstock.execute.values import lift
 
 
@@ -39,8 +39,8 @@ def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
         (turns,) = values
         found = list(turns)
         if not found:
-            assert isinstance(turns.items, Scan)
-            raise Aborted(f"empty {turns.items.table.name}")
+            over = turns.items.definition if isinstance(turns.items, Table) else turns.items.table
+            raise Aborted(f"empty {over.name}")
         return function(found)
 
     return extreme

@@ -18,13 +18,22 @@ from penstock.declare.types import Type
 from penstock.errors import DeclarationError
 from penstock.execute import kernels, steps
 from penstock.execute.codegen.generate import generate
-from penstock.execute.codegen.layout import FULL_LOG, FULL_SCAN, LOG_SIZE, Argument, scanned_tables, table_arguments
+from penstock.execute.codegen.layout import (
+    FULL_LOG,
+    FULL_SCAN,
+    LOG_SIZE,
+    STALE_INDEX,
+    Argument,
+    indexed,
+    scanned_tables,
+    table_arguments,
+)
 from penstock.execute.flow_run import FlowRun, Output, Steps
 from penstock.execute.intake import EventBatch
 from penstock.execute.modules import load_module, numba_is_extended
 from penstock.execute.order import OrderedBatch
 from penstock.plan.ir import Plan
-from penstock.state import hashing, jit, prefetch, scan, strings
+from penstock.state import hashing, index, jit, prefetch, scan, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
 from penstock.state.tables import Parts, Tables
@@ -101,7 +110,7 @@ class Kernel:
 
     def module(self, source: str, helpers: tuple[Any, ...] = ()) -> Any:
         """A module generated from this plan; helpers: what it calls besides what every kernel does."""
-        scans = (scan,) if scanned_tables(self.plan) else ()
+        scans = (scan, index) if scanned_tables(self.plan) else ()
         return load_module(source, self._names(), (*_HELPERS, *scans, *helpers), whole=self.whole and self._whole())
 
     def _whole(self) -> bool:
@@ -169,6 +178,9 @@ class Kernel:
             self._log = _log(2 * self._log["touched"].size)
         elif what == FULL_SCAN:
             self._scanned = _room_for_scans(2 * self._scanned["scanned"].size)
+        elif what <= STALE_INDEX:
+            name, column = indexed(self.plan)[STALE_INDEX - what]
+            running.tables[name].build_index(column)
         elif what >= 0:
             table = running.tables[self.plan.program.tables[what].name]
             table.reserve(table.capacity)

@@ -46,7 +46,7 @@ class Traits:
     cheap: bool = False  # run rather than guarded, where it cannot abort
     pure: bool = True  # nobody sees whether it ran but those who use its value
     loop: bool = False
-    takes: str = ""  # "key": its first arguments are a key; "row": its first one is a row
+    takes: str = ""  # "key": its first arguments are a key; "row": its first one is a row; "table": all of its records
     # "event": a field; "column": a value of a record; "presence": whether there is a record
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()  # likewise
@@ -112,7 +112,7 @@ OPERATIONS: dict[str, Traits] = {
     "read_or": Traits("record", takes="row", reads=_RECORD, access="read"),
     "write": Traits("record", pure=False, takes="row", writes=_COLUMN, access="write"),
     # The records of a table, or some: the rows are collected before the first turn, where there is room for them.
-    "scan": Traits("loop", retries=True, pure=False, loop=True, reads=_RECORD, access="scan"),
+    "scan": Traits("loop", retries=True, pure=False, loop=True, takes="table", reads=_RECORD, access="scan"),
     # Control.
     "abort": Traits("abort", aborts=("{name}",), pure=False),
     "return": Traits("return", pure=False),

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.state.jit import kernel
+import numpy as np
+
+from penstock.state.index import newest
+from penstock.state.jit import borrowed, inlined, kernel
 from penstock.state.strings import compare
 
 
@@ -38,16 +41,29 @@ def where(
     text: Any,
     column: Any,
     wanted: Any,
+    slots: Any,
+    posts: Any,
+    meta: Any,
 ) -> Any:
-    """The records that have a value in a column."""
-    end = base
-    for row in range(count):
+    """The records that have a value in a column, by its index; -2 where that is stale."""
+    if meta[2] != 0:
+        return -2
+    end, number = base, newest(slots, np.int64(wanted))
+    while number >= 0:
+        row = posts[2 * number]
         if flags[row] & 1 and column[row] == wanted:
             if end >= out.size:
                 return -1
             out[end] = row
             end += 1
-    return _sort(out, base, end, keys, texts, text_at, text)
+        number = posts[2 * number + 1]
+    end = _sort(out, base, end, keys, texts, text_at, text)
+    kept = base
+    for i in range(base, end):
+        if i == base or out[i] != out[i - 1]:
+            out[kept] = out[i]
+            kept += 1
+    return kept if end >= 0 else end
 
 
 @kernel
@@ -156,7 +172,7 @@ def _sink(
     out[base + parent] = row
 
 
-@kernel
+@inlined
 def _first(
     column: Any, is_text: Any, highest: Any, keys: Any, texts: Any, text_at: Any, text: Any, a: Any, b: Any
 ) -> Any:
@@ -174,7 +190,7 @@ def _first(
     return _before(keys, texts, text_at, text, a, b)
 
 
-@kernel
+@inlined
 def _before(keys: Any, texts: Any, text_at: Any, text: Any, a: Any, b: Any) -> Any:
     """Whether row a's key is less than row b's."""
     for k in range(keys.shape[0]):
@@ -188,7 +204,11 @@ def _before(keys: Any, texts: Any, text_at: Any, text: Any, a: Any, b: Any) -> A
 
 @kernel
 def _sort(out: Any, base: Any, end: Any, keys: Any, texts: Any, text_at: Any, text: Any) -> Any:
-    """Sort rows by their keys, merging runs; most tables are filled in order."""
+    """Sort rows by their keys; most tables are filled in order.
+
+    Runs are merged, each row beside the first part of its key, so that few rows have to be looked at again.
+    """
+    out, keys, text_at, text = borrowed((out, keys, text_at, text))
     ordered = True
     for i in range(base + 1, end):
         if not _before(keys, texts, text_at, text, out[i - 1], out[i]):
@@ -197,23 +217,33 @@ def _sort(out: Any, base: Any, end: Any, keys: Any, texts: Any, text_at: Any, te
     if ordered:
         return end
     n = end - base
-    if end + n > out.size:
+    if end + 3 * n > out.size:
         return -1
-    source, target, width = base, end, 1
+    # Where rows lie and their words, and where they go to.
+    rows, words, rows_to, words_to = base, end, end + n, end + 2 * n
+    more = keys.shape[0] > 1 or texts != 0
+    for i in range(n):
+        out[words + i] = 0 if texts & 1 else keys[0, out[rows + i]]
+    width = 1
     while width < n:
         for start in range(0, n, 2 * width):
             i, middle = start, min(start + width, n)
             j, stop = middle, min(start + 2 * width, n)
             for k in range(start, stop):
-                if j >= stop or (i < middle and _before(keys, texts, text_at, text, out[source + i], out[source + j])):
-                    out[target + k] = out[source + i]
-                    i += 1
-                else:
-                    out[target + k] = out[source + j]
-                    j += 1
-        source, target = target, source
+                second = i >= middle
+                if not second and j < stop:
+                    a, b = out[words + i], out[words + j]
+                    second = b < a
+                    if more and a == b:
+                        second = _before(keys, texts, text_at, text, out[rows + j], out[rows + i])
+                source = j if second else i
+                out[rows_to + k] = out[rows + source]
+                out[words_to + k] = out[words + source]
+                j += second
+                i += not second
+        rows, rows_to, words, words_to = rows_to, rows, words_to, words
         width *= 2
-    if source != base:
+    if rows != base:
         for k in range(n):
-            out[base + k] = out[source + k]
+            out[base + k] = out[rows + k]
     return end

@@ -20,6 +20,7 @@ import pyarrow as pa
 from penstock.declare.model import TableDef
 from penstock.state import hashing
 from penstock.state.arrow import from_arrow, to_arrow
+from penstock.state.index import ColumnIndex
 from penstock.state.lanes import dtype
 from penstock.state.strings import Strings, longer
 
@@ -40,6 +41,7 @@ class TableState:
         self.free = np.zeros(capacity, np.int64)
         self.meta = np.zeros(8, np.int64)
         self.slots = _empty_slots(capacity)
+        self.indexes = {c.name: ColumnIndex() for c in definition.values if c.index}
         self.made = 0  # how often other arrays were put in the place of these
 
     def __len__(self) -> int:
@@ -67,13 +69,16 @@ class TableState:
             self.reindex()
 
     def part(self, name: str) -> Any:
-        """An array as kernels name it: key0, column0, bits0 (a float column's bits), slots, …"""
+        """An array as kernels name it: key0, column0, bits0 (a float column's bits), slots, index_slots owner, …"""
         if name.startswith("key"):
             return self.stored[int(name[3:])]
         if name.startswith("column"):
             return self.columns[int(name[6:])]
         if name.startswith("bits"):
             return self.columns[int(name[4:])].view(np.int64)
+        if name.startswith("index_"):
+            part, column = name.removeprefix("index_").split(" ")
+            return getattr(self.indexes[column], part)
         return getattr(self, name)
 
     def reindex(self) -> None:
@@ -81,6 +86,16 @@ class TableState:
         hashing.rebuild(slots, self.stored, self.flags, int(self.meta[ROWS]))
         self.slots = slots
         self.made += 1
+
+    def build_index(self, name: str) -> None:
+        """Make a column's index anew, in the middle of a batch too."""
+        place = next(k for k, c in enumerate(self.definition.values) if c.name == name)
+        self.indexes[name].build(self.columns[place], self.flags, int(self.meta[ROWS]))
+        self.made += 1
+
+    def forget_indexes(self) -> None:
+        for index in self.indexes.values():
+            index.forget()
 
     def sweep(self) -> None:
         if self.meta[TOMBSTONES]:
@@ -103,6 +118,7 @@ class TableState:
         """Insert or overwrite whole records."""
         if table.num_rows == 0:
             return
+        self.forget_indexes()
         keys = self.keys_of(table, strings)
         self.reserve(table.num_rows)
         rows = hashing.add_rows(self.slots, self.stored, self.flags, self.free, self.meta, keys)

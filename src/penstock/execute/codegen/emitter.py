@@ -49,6 +49,7 @@ class Emitter:
         self.self_row = ""
         self.in_loop = 0
         self.scans: list[str] = []  # of each scan around what is written, where its rows end
+        self.posted: set[tuple[str, str]] = set()  # tables and columns whose index is told of writes
         self.turns: dict[tuple[int, ...], Op] = {}  # the key of a turn's record -> its scan
         self.queued: dict[str, set[str]] = {}  # event that is emitted -> the fields that anybody looks at
         self.in_round = False  # whether the undo log may hold what ran before, in the same round

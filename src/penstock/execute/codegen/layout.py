@@ -51,6 +51,8 @@ FULL_LOG = -1  # info[0], where the undo log is full; otherwise the table's numb
 FULL_ROWS, FULL_QUEUES = -2, -3
 # info[0], where a scan has no room for its rows; below those of all queues.
 FULL_SCAN = FULL_QUEUES - MAX_EVENTS
+# info[0], where an index is stale: the k-th of indexed(), at STALE_INDEX - k.
+STALE_INDEX = FULL_SCAN - 1
 # How many entries an undo log has at first; it grows where a transaction needs more.
 LOG_SIZE = 1 << 14
 
@@ -70,11 +72,23 @@ def table_arguments(plan: Plan, number: int) -> list[Argument]:
     ]
     if table.name in scanned_tables(plan):
         out.append(Argument(f"{t}_keys", "table", table.name, "stored"))
+    for k, column in enumerate(table.values):
+        if (table.name, column.name) in indexed(plan):
+            out += [
+                Argument(f"{t}_i{k}_{part}", "table", table.name, f"index_{part} {column.name}")
+                for part in ("slots", "posts", "meta")
+            ]
     return out
 
 
 def scanned_tables(plan: Plan) -> set[str]:
     return {op.table for t in plan.transactions for op in t.block.walk() if op.code == "scan"}
+
+
+def indexed(plan: Plan) -> list[tuple[str, str]]:
+    """The columns, with their tables, that some transaction looks records up by."""
+    wheres = (op for t in plan.transactions for op in t.block.walk() if op.code == "scan" and op.const == "where")
+    return list(dict.fromkeys((op.table, op.name) for op in wheres))
 
 
 def scan_arguments(plan: Plan) -> list[Argument]:

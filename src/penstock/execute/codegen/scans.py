@@ -8,9 +8,10 @@ Names: p0_m9 where the rows of scan %9 end, p0_q9 the turn, p0_y9 its row.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from penstock.execute.codegen.layout import FULL, FULL_SCAN
+from penstock.execute.codegen.layout import FULL, FULL_SCAN, STALE_INDEX, indexed
 from penstock.execute.codegen.source import Source
 from penstock.plan.ir import Block, Op
 
@@ -24,7 +25,8 @@ def scan(em: Emitter, out: Source, op: Op) -> None:
     out.line(f"{end} = {_rows(em, op, base)}")
     out.line(f"if {end} < 0:")
     with out.indented():
-        out.line(f"info[0] = {FULL_SCAN}")
+        stale = f"{STALE_INDEX - indexed(em.plan).index((op.table, op.name))}" if op.const == "where" else ""
+        out.line(f"info[0] = {f'{FULL_SCAN} if {end} == -1 else {stale}' if stale else FULL_SCAN}")
         em.end(out, FULL, "there is no room for the rows: it is made, and the event runs again")
     out.line(f"for {turn} in range({base}, {end}):")
     em.scans.append(end)
@@ -52,8 +54,20 @@ def _rows(em: Emitter, op: Op, base: str) -> str:
     column = next(c for c in table.columns if c.name == op.name)
     lane = f"t{n}_k{table.keys.index(column)}" if column.key else f"t{n}_c{table.values.index(column)}"
     if op.const == "where":
-        return f"z_.where({them}, {lane}, {args[0]})"
+        index = f"t{n}_i{table.values.index(column)}"
+        return f"z_.where({them}, {lane}, {args[0]}, {index}_slots, {index}_posts, {index}_meta)"
     return f"z_.best({them}, {lane}, {column.type.kind == 'str'}, {op.const == 'top'}, np.int64({args[0]}))"
+
+
+def post(em: Emitter, out: Source, op: Op, k: int, x: str, value: str) -> None:
+    """Tell a column's index what a row is given."""
+    if (op.table, em.plan.table(op.table).values[k].name) not in em.posted:
+        return
+    t = f"t{em.numbers[op.table]}"
+    if op.code == "write":
+        out.line(f"if {t}_c{k}[{x}] != {value}:")
+    with out.indented() if op.code == "write" else nullcontext():
+        out.line(f"i_.post({t}_i{k}_slots, {t}_i{k}_posts, {t}_i{k}_meta, np.int64({value}), {x})")
 
 
 def turns(block: Block) -> dict[tuple[int, ...], Op]:
