@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from penstock._version import __version__
 from penstock.app import App
-from penstock.declare.app import check, decimal, key, order
+from penstock.declare.app import check, decimal, index, key, order
 from penstock.declare.app import id_ as id
 from penstock.declare.objects import abort, emit, now, require, udf
 from penstock.errors import DeclarationError, InputError, PenstockError, StateError
@@ -41,6 +41,7 @@ __all__ = [
     "decimal",
     "emit",
     "id",
+    "index",
     "key",
     "now",
     "order",

@@ -42,7 +42,7 @@ from penstock.gate import Gate
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.plan.ir import Plan
 from penstock.schedule.policy import Policy
-from penstock.state.lanes import NEVER
+from penstock.state.ages import NEVER
 from penstock.state.view import View
 from penstock.store.durable import DurableStore
 from penstock.store.memory import MemoryStore

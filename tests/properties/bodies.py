@@ -44,6 +44,10 @@ DIGITS = ("0", "1", "1", "2", "2", "3", "5", "-1", "-1", "-2", "-3", "SMALL", "1
 # Ranges that are constant, and how often one is: then its turns are foreseen. How often a key is computed.
 SPANS = ("1", "2", "3", "0", "1, 4, 2", "2, -3, -2", "SMALL", "65", "HIGHEST - 1, HIGHEST", "LOWEST, HIGHEST, BIG")
 CONSTANT_RANGE, COMPUTED = 0.4, 0.25
+# How often a program scans tables, and there: a loop, an expression that may be one, a column that is looked up by.
+SCANS, SCANNED_LOOP, AGGREGATE, INDEXED = 0.4, 0.4, 0.08, 0.7
+# How many records top and bottom give.
+MANY = ("1", "1", "2", "3", "SMALL", "0", "-1", "BIG", "e.i1", "(e.i1 % 4)")
 STRIDES = ("4611686018427387904", "-4611686018427387904", "9223372036854775807", "-9223372036854775808")
 
 
@@ -78,6 +82,7 @@ class TableShape:
     name: str
     keys: list[tuple[str, Type]]
     columns: list[tuple[str, Type, bool]]  # name, type, has a default
+    indexed: str = ""  # a column that records are looked up by
 
     @property
     def gettable(self) -> bool:
@@ -116,6 +121,7 @@ class Writer:
         self.tables = tables
         self.fields = fields
         self.udfs = udfs
+        self.scans = False
         self.emits: list[tuple[str, list[tuple[str, Type]]]] = []  # events that it may emit, and their fields
         self.scope = Scope()
         self.types: dict[str, Type] = {}  # every name's one type, assigned here or not
@@ -137,6 +143,8 @@ class Writer:
         if self.chance(0.1) and type_.kind != "bool":
             args = ", ".join(self.expr(type_, depth - 1) for _ in range(self.rng.choice((2, 2, 3))))
             return f"{self.rng.choice(('min', 'max'))}({args})"
+        if self.scans and self.tables and self.chance(AGGREGATE):
+            return self.aggregate(type_, depth)
         ways = {"int": self.int_, "float": self.float_, "bool": self.bool_, "decimal": self.decimal_}
         ways |= {"timedelta": self.timedelta_, "datetime": self.place_, "date": self.place_}
         return ways.get(type_.kind, self.atom)(type_, depth)
@@ -153,6 +161,41 @@ class Writer:
         if not found or (self.chance(0.2) and type_.kind not in ("datetime", "date")):
             found = [self.literal(type_)]
         return self.rng.choice(found)
+
+    def scan(self, table: TableShape, depth: int) -> str:
+        """Some or all of a table's records."""
+        roll = self.rng.random()
+        if roll < 0.25:
+            return table.name
+        if roll < 0.45 and table.indexed:
+            type_ = next(t for c, t, _ in table.columns if c == table.indexed)
+            return f"{table.name}.where({table.indexed}={self.stored(type_, depth)})"
+        if roll < 0.65:
+            count = self.rng.randrange(len(table.keys))
+            ends = [t for _, t in table.keys[: count + 1]]
+            if ends[-1] != BOOL:
+                return f"{table.name}.between({', '.join(self.expr(t, depth) for t in (*ends, ends[-1]))})"
+        by = self.rng.choice([*(c for c, _ in table.keys), *(c for c, _, _ in table.columns)])
+        return f'{table.name}.{self.rng.choice(("top", "bottom"))}({self.rng.choice(MANY)}, by="{by}")'
+
+    def aggregate(self, type_: Type, depth: int) -> str:
+        """A sum, an extreme or a test of what a scan gives."""
+        table, name = self.rng.choice(self.tables), f"g{next(self.fresh)}"
+        scan, before = self.scan(table, depth - 1), self.scope
+        self.scope = before.copy()
+        self.scope.records[name] = Record(table, False)
+        sums = type_.kind in ("int", "float", "decimal", "timedelta") and self.chance(0.6)
+        item = "1" if type_ == INT and sums and self.chance(0.3) else self.expr(type_, depth - 1)
+        test = f" if {self.condition(depth - 1)}" if self.chance(0.4) else ""
+        self.scope = before
+        turns = f"{item} for {name} in {scan}{test}"
+        if type_ == BOOL:
+            return f"{self.rng.choice(('any', 'all'))}({turns})"
+        if not sums:
+            return f"{self.rng.choice(('min', 'max'))}({turns})"
+        zeros = {"int": "0", "float": "0.0", "timedelta": "datetime.timedelta()"}
+        zero = zeros.get(type_.kind) or f'Decimal("{0:.{type_.scale}f}")'
+        return f"sum({turns})" if type_ == INT and self.chance(0.7) else f"sum(({turns}), {zero})"
 
     def literal(self, type_: Type) -> str:
         pick_one = self.rng.choice
@@ -507,7 +550,11 @@ class Writer:
         name = f"z{next(self.fresh)}"
         type_ = self.rng.choice((dec(2), dec(4), FLOAT))
         lists = [n for n, t in self.fields if t.kind == "list" and t.item is not None and same(t.item, type_)]
-        if lists and self.chance(0.6):
+        if self.scans and self.tables and self.chance(0.6):
+            table = self.rng.choice(self.tables)
+            item = next((f"y.{c}" for c, t, _ in table.columns if same(t, type_)), self.expr(type_, 1))
+            lines = [f"{name} = sum({item} for y in {self.scan(table, 1)})"]
+        elif lists and self.chance(0.6):
             lines = [f"{name} = 0", f"for y in e.{self.rng.choice(lists)}:", f"    {name} += y"]
         else:
             lines = [f"{name} = 1", f"if {self.condition(2)}:", f"    {name} = {self.expr(type_, 2)}"]
@@ -567,7 +614,11 @@ class Writer:
         bound: dict[str, Type] = {}
         before_it: list[str] = []
         first: list[str] = []
-        if roll < 0.35:
+        if self.scans and self.tables and self.chance(SCANNED_LOOP):
+            table, name = self.rng.choice(self.tables), f"r{next(self.fresh)}"
+            head = f"for {name} in {self.scan(table, 2)}:"
+            self.kinds[name] = self.scope.records[name] = Record(table, False)
+        elif roll < 0.35:
             field_, item = self.rng.choice(lists)
             bound = {f"x{next(self.fresh)}": item}
             head = f"for {', '.join(bound)} in e.{field_}:"
@@ -634,6 +685,10 @@ def program(seed: Any, *, flow: bool = False) -> str:
     rng = Random(repr(seed))
     udfs = rng.random() < 0.25
     tables = _tables(rng)
+    scans = rng.random() < SCANS
+    for table in tables if scans else ():
+        if rng.random() < INDEXED:
+            table.indexed = rng.choice([c for c, t, _ in table.columns if t != FLOAT])
     lines = [
         "import datetime",
         "from decimal import Decimal",
@@ -657,7 +712,10 @@ def program(seed: Any, *, flow: bool = False) -> str:
         lines += ["", "", mark, f"class {table.name}:"]
         lines += [f"    {n}: {written(t)} = ps.key()" for n, t in table.keys]
         for name, type_, default in table.columns:
-            lines.append(f"    {name}: {written(type_)}" + (f" = {DEFAULTS[type_.kind]}" if default else ""))
+            value = DEFAULTS[type_.kind] if default else ""
+            if name == table.indexed:
+                value = f"ps.index({f'default={value}' if value else ''})"
+            lines.append(f"    {name}: {written(type_)}" + (f" = {value}" if value else ""))
         for number in range(rng.choice((0, 1, 1, 2))):
             lines += _check(rng, table, number, udfs)
     inner = _inner(rng, tables) if flow else []
@@ -670,11 +728,13 @@ def program(seed: Any, *, flow: bool = False) -> str:
         lines += ["    id: str = ps.id()"] if number == 1 else []
         lines += [f"    {n}: {written(t)}" for n, t in fields]
         seen = [*fields, ("ts", INT), *([("id", STR)] if number == 1 else [])]
-        transactions.append(["", "", "@app.transaction", *_transaction(rng, tables, f"E{number}", seen, udfs, inner)])
+        transactions.append(
+            ["", "", "@app.transaction", *_transaction(rng, tables, f"E{number}", seen, udfs, inner, scans)]
+        )
     # Each emits only those behind it, so that there is no cycle; the last one is an output.
     for place, (name, fields) in enumerate(inner[:-1]):
         mark = "@app.transaction(nested=True)" if rng.random() < NESTED else "@app.transaction"
-        body = _transaction(rng, tables, name, fields, udfs, inner[place + 1 :])
+        body = _transaction(rng, tables, name, fields, udfs, inner[place + 1 :], scans)
         transactions.append(["", "", mark, *body])
     if flow:
         rng.shuffle(transactions)  # of two that are ready, the first declared runs first
@@ -688,10 +748,11 @@ def _transaction(
     fields: list[tuple[str, Type]],
     udfs: bool,
     emits: list[tuple[str, list[tuple[str, Type]]]],
+    scans: bool,
 ) -> list[str]:
     touched = [] if rng.random() < NONE_TOUCHED else tables
     writer = Writer(rng, touched, fields, udfs)
-    writer.emits = emits
+    writer.emits, writer.scans = emits, scans
     writer.budget = rng.choice((2, 4, 6))  # compiling takes more than twice as long for twice the statements
     body, leaves = writer.block(3, writer.budget)
     if not leaves and rng.random() < 0.9:

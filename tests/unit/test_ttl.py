@@ -135,6 +135,43 @@ def test_a_record_that_was_loaded_before_the_first_clock_stays_until_it_is_writt
     assert found == [True, False, False, True, True, False]
 
 
+def test_scans_do_not_see_what_has_expired() -> None:
+    app = ps.App("scans")
+
+    @app.table(ttl=10)
+    class Hold:
+        seat: int = ps.key()
+        by: int = ps.index()
+        price: int = 0
+
+    @app.event
+    class Touch:
+        ts: int = ps.order()
+        seat: int
+        by: int
+
+    @app.transaction
+    def touch(e: Touch) -> dict[str, int]:
+        first = sum(1 for h in Hold)
+        second = sum(h.price for h in Hold.where(by=e.by))
+        third = sum(h.seat for h in Hold.between(1, 3))
+        best = 0
+        for h in Hold.top(2, by="price"):
+            best = 10 * best + h.seat
+        if e.seat in Hold:
+            Hold[e.seat].price = e.ts
+        else:
+            Hold.insert(e.seat, by=e.by, price=e.ts)
+        ps.require(e.ts % 5 != 4, "no")
+        return {"first": first, "second": second, "third": third, "best": best}
+
+    rng, ts, events = Random(3), 0, []
+    for _ in range(120):
+        ts += rng.choice((0, 1, 1, 2, 3, 8, 11))
+        events.append(Touch(ts=ts, seat=rng.randrange(6), by=rng.randrange(3)))
+    check(app, batches=[events[:50], events[50:70], events[70:]])
+
+
 def test_memory_is_given_back() -> None:
     with hall.open() as db:
         for number in range(30):

@@ -43,6 +43,16 @@ class _Key:
     """`ps.key()`: this column is (part of) the table's key."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """`ps.index(default=0)`: records are looked up by this column."""
+
+    default: Any
+
+    def __repr__(self) -> str:
+        return f"ps.index({'' if self.default is REQUIRED else f'default={self.default!r}'})"
+
+
 class _Order:
     """`ps.order()`: this field is the event's place in time."""
 
@@ -67,6 +77,11 @@ _NO_DEFAULT: Any = REQUIRED  # no number, whatever the signature below says
 
 def key() -> Any:
     return _Key()
+
+
+def index(*, default: Any = _NO_DEFAULT) -> Any:
+    """A column that records are looked up by: `contestant: int = ps.index()`, for `Ballot.where(contestant=…)`."""
+    return _Index(default)
 
 
 def order() -> Any:
@@ -125,6 +140,12 @@ class Declarations:
                 if "key" not in type_.traits.roles:
                     raise DeclarationError(f"{at}: a float cannot be a key; use int, str or ps.decimal")
                 columns.append(Column(name, type_, key=True))
+            elif isinstance(default, _Index):
+                if "key" not in type_.traits.roles:
+                    raise DeclarationError(f"{at}: a float cannot be looked up by; use int, str or ps.decimal")
+                given = default.default
+                given = given if given is REQUIRED else to_python(given, type_, where=at)
+                columns.append(Column(name, type_, default=given, index=True))
             elif default is REQUIRED:
                 columns.append(Column(name, type_))
             else:
@@ -150,6 +171,8 @@ class Declarations:
             at = f"{where}, field '{name}'"
             type_, mark = _type_and_value(name, annotation, vars(cls).get(name, REQUIRED), at, lists=True)
             fields.append(Field(name, type_))
+            if isinstance(mark, _Index):
+                raise DeclarationError(f"{at}: ps.index() is for a table's column; an event's field has none")
             if isinstance(mark, _Order | _Id):
                 kind = "order" if isinstance(mark, _Order) else "id"
                 if kind in marks:
@@ -250,6 +273,10 @@ def _type_and_value(name: str, annotation: Any, value: Any, where: str, *, lists
     if annotation is Decimal and isinstance(value, _Order | _Id):
         may = "an order is int or datetime.datetime" if isinstance(value, _Order) else "an id is int or str"
         raise DeclarationError(f"{where}: {may}, not a Decimal")
+    if annotation is Decimal and isinstance(value, _Index):
+        raise DeclarationError(
+            f"{where}: a Decimal says its digits; with an index, write `{name}: ps.decimal(18, 2) = ps.index()`"
+        )
     if annotation is Decimal and not isinstance(value, _Key):
         raise DeclarationError(f"{where}: a Decimal says its digits; write {form}, so that the scale is known")
     if isinstance(annotation, _Decimal):
@@ -330,4 +357,4 @@ class Fields:
     """What an event is made of. Nothing is derived from it but in the eyes of mypy's plugin (penstock/mypy.py)."""
 
 
-__all__ = ["OUTCOME_COLUMNS", "Declarations", "Table", "Type", "check", "decimal", "id_", "key", "order"]
+__all__ = ["OUTCOME_COLUMNS", "Declarations", "Table", "Type", "check", "decimal", "id_", "index", "key", "order"]

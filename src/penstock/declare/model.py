@@ -1,7 +1,7 @@
 """The nouns a declaration is made of: what the planner and the reference hold.
 
     Program
-    ├── TableDef(name, columns, checks, ttl)    Column(name, type, key, default)
+    ├── TableDef(name, columns, checks, ttl)    Column(name, type, key, default, index)
     │                                           CheckDef(text, function)
     ├── EventDef(name, fields, order, id)       Field(name, type)
     ├── TransactionDef(name, function, event, nested)
@@ -47,6 +47,7 @@ class Column:
     type: Type
     key: bool = False
     default: Any = REQUIRED  # a plain Python value of the column's type
+    index: bool = False  # `Table.where` may look records up by it; derived from the records, so no part of what is kept
 
     @property
     def required(self) -> bool:

@@ -14,7 +14,7 @@ import contextvars
 import datetime
 import types
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar, cast
 
@@ -58,6 +58,7 @@ class Accesses(Protocol):
     def delete(self, table: TableDef, key: tuple[Any, ...]) -> None: ...
     def emit(self, event: EventDef, values: dict[str, Any]) -> None: ...
     def now(self) -> Any: ...
+    def scan(self, table: TableDef, way: str, names: tuple[str, ...], values: tuple[Any, ...]) -> Any: ...
 
 
 current: contextvars.ContextVar[Accesses] = contextvars.ContextVar("penstock_accesses")
@@ -84,6 +85,33 @@ class Table(Generic[R]):
     def __delitem__(self, key: Key) -> None:
         self._accesses().delete(self.definition, _tuple(key))
 
+    # What a `for` runs over: the records that are there before its first turn.
+
+    def __iter__(self) -> Iterator[R]:
+        """All records, in order of their keys."""
+        return iter(self._scan("all"))
+
+    def top(self, k: int, *, by: str) -> Iterable[R]:
+        """The k records that have the most in a column, the highest first."""
+        return self._scan("top", (by,), (k,))
+
+    def bottom(self, k: int, *, by: str) -> Iterable[R]:
+        """The k records that have the least in a column, the lowest first."""
+        return self._scan("bottom", (by,), (k,))
+
+    def where(self, **column: Value) -> Iterable[R]:
+        """The records that have this in a column that is a `ps.index()`, in order of their keys."""
+        return self._scan("where", tuple(column), tuple(column.values()))
+
+    def between(self, *ends: KeyPart) -> Iterable[R]:
+        """The records from one key to another, both included, in order. Of a key of several columns the first ones may
+        stand before the two ends: `Board.between("top", 1, 3)`."""
+        return self._scan("between", (), ends)
+
+    def _scan(self, way: str, names: tuple[str, ...] = (), values: tuple[Any, ...] = ()) -> Iterable[R]:
+        found: Iterable[R] = self._accesses().scan(self.definition, way, names, values)
+        return found
+
     def _accesses(self) -> Accesses:
         try:
             return current.get()
@@ -92,9 +120,6 @@ class Table(Generic[R]):
                 f"table '{self.definition.name}' holds records only inside a transaction; "
                 f"read it with db.table({self.definition.name})"
             ) from None
-
-    # Without this, `for x in Account` would loop over __getitem__(0), (1), …
-    __iter__ = None
 
     def __repr__(self) -> str:
         return f"<table {self.definition.name}>"

@@ -18,19 +18,30 @@ from penstock.declare.types import Type
 from penstock.errors import DeclarationError
 from penstock.execute import kernels, steps
 from penstock.execute.codegen.generate import generate
-from penstock.execute.codegen.layout import CLOCK, FULL_LOG, LOG_SIZE, Argument, table_arguments
+from penstock.execute.codegen.layout import (
+    CLOCK,
+    FULL_LOG,
+    FULL_SCAN,
+    LOG_SIZE,
+    STALE_INDEX,
+    Argument,
+    indexed,
+    scanned_tables,
+    table_arguments,
+)
 from penstock.execute.flow_run import FlowRun, Output, Steps
 from penstock.execute.intake import EventBatch
 from penstock.execute.modules import load_module, numba_is_extended
 from penstock.execute.order import OrderedBatch, clocks
 from penstock.plan.ir import Plan
-from penstock.state import hashing, jit, prefetch, strings
+from penstock.state import ages, hashing, index, jit, prefetch, scan, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
 from penstock.state.tables import Parts, Tables
 
 # What generated source calls: a kernel kept on disk is good only for these very helpers.
-_HELPERS = (kernels, steps, hashing, jit, prefetch, strings)
+_HELPERS = (kernels, steps, ages, hashing, jit, prefetch, strings)
+_SCANNED = 1 << 14  # rows that scans have room for at first
 _NO_LITERALS = np.zeros(1, np.int64)
 
 
@@ -85,11 +96,12 @@ class Kernel:
         self._returns = [(f"o{k}", f"h{k}", dtype(t)) for k, (_, t) in enumerate(plan.program.returns)]
         self._literals = pa.array(self.layout.literals, pa.string())
         self._log = _log(LOG_SIZE)
+        self._scanned = _room_for_scans()
 
     def twin(self) -> Kernel:
         """The same kernel with logs of its own, to run beside this one."""
         other = copy(self)
-        other._log = _log(LOG_SIZE)
+        other._log, other._scanned = _log(LOG_SIZE), _room_for_scans()
         return other
 
     # -- compiling --------------------------------------------------------------------------
@@ -99,7 +111,8 @@ class Kernel:
 
     def module(self, source: str, helpers: tuple[Any, ...] = ()) -> Any:
         """A module generated from this plan; helpers: what it calls besides what every kernel does."""
-        return load_module(source, self._names(), (*_HELPERS, *helpers), whole=self.whole and self._whole())
+        scans = (scan, index) if scanned_tables(self.plan) else ()
+        return load_module(source, self._names(), (*_HELPERS, *scans, *helpers), whole=self.whole and self._whole())
 
     def _whole(self) -> bool:
         udfs = [udf for _, udf in self.plan.udfs]
@@ -158,7 +171,7 @@ class Kernel:
         """Run these events of a batch, one after the other."""
         stop = running.count if stop is None else stop
         while start < stop:
-            arguments = running.arguments() | self._log | {"start": start, "stop": stop}
+            arguments = running.arguments() | self._log | self._scanned | {"start": start, "stop": stop}
             start = int(self.function(*self._arguments(arguments)))
             if start < stop:
                 self._grow(running, int(self._log["info"][0]))
@@ -166,6 +179,11 @@ class Kernel:
     def _grow(self, running: BatchContext, what: int) -> None:
         if what == FULL_LOG:
             self._log = _log(2 * self._log["touched"].size)
+        elif what == FULL_SCAN:
+            self._scanned = _room_for_scans(2 * self._scanned["scanned"].size)
+        elif what <= STALE_INDEX:
+            name, column = indexed(self.plan)[STALE_INDEX - what]
+            running.tables[name].build_index(column)
         elif what >= 0:
             table = running.tables[self.plan.program.tables[what].name]
             table.reserve(table.capacity)
@@ -243,6 +261,10 @@ def _log(size: int) -> dict[str, Any]:
     """What a kernel undoes an event by, and says of what is full."""
     out = {name: np.zeros(size, np.int64) for name in ("undo_what", "undo_at", "undo_old", "touched")}
     return out | {"info": np.zeros(1, np.int64)}
+
+
+def _room_for_scans(size: int = _SCANNED) -> dict[str, Any]:
+    return {"scanned": np.zeros(size, np.int64)}
 
 
 def _event_dtype(argument: Argument) -> Any:

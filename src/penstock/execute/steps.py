@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.state.ages import expired as expired
 from penstock.state.hashing import ONE, TWO, first
 from penstock.state.jit import kernel
 
@@ -51,13 +52,6 @@ def bury(flags: Any, tombstones: Any, n: Any, row: Any) -> Any:
         n += 1
     flags[row] = np.uint8(2)
     return n
-
-
-@kernel
-def expired(at: Any, clock: Any, lifetime: Any) -> Any:
-    """Whether a record has outlived its time; at: the clock of its last write. They may be further apart than int64
-    counts."""
-    return at <= clock and np.uint64(clock) - np.uint64(at) >= np.uint64(lifetime)
 
 
 @kernel

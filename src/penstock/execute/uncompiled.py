@@ -15,11 +15,14 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.declare.model import EventDef, TableDef
 from penstock.errors import Aborted
+from penstock.execute import scans
+from penstock.execute.aggregates import REFERENCES, Turns
 from penstock.execute.values import convert, lift, lower, negated
 from penstock.plan.flow import TOO_MANY
 
@@ -96,6 +99,10 @@ class Transaction:
             raise Aborted("no clock yet")
         return lift(self._clock)
 
+    def scan(self, table: TableDef, way: str, names: tuple[str, ...], values: tuple[Any, ...]) -> scans.Scan:
+        found = scans.keys(table, self.tables[table.name], way, names, values)
+        return scans.Scan(table, [Record(self, table, key, optional=False) for key in found])
+
     def row(self, table: TableDef, key: Key) -> Row:
         found = self.tables[table.name].get(key)
         if found is None:
@@ -170,14 +177,19 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     definition.returns = None
     tree = _Lifted().visit(tree)
     ast.increment_lineno(tree, first - 1)
-    scope = {**function.__globals__, **_closure(function), _LIFT: lift, _NEGATED: negated}
+    scope = {**function.__globals__, **_closure(function), _LIFT: _lift, _NEGATED: negated, _TURNS: Turns}
     exec(compile(tree, function.__code__.co_filename, "exec"), scope)
     copy: Callable[..., Any] = scope[function.__name__]
     return copy
 
 
 # Not names that a body could have.
-_LIFT, _NEGATED = "(lift)", "(negated)"
+_LIFT, _NEGATED, _TURNS, _ITEMS = "(lift)", "(negated)", "(turns)", "(items)"
+
+
+def _lift(value: Any) -> Any:
+    reference = REFERENCES.get(value) if isinstance(value, types.BuiltinFunctionType) else None
+    return lift(value) if reference is None else reference
 
 
 class _Lifted(ast.NodeTransformer):
@@ -190,6 +202,15 @@ class _Lifted(ast.NodeTransformer):
         return _call(_LIFT, node, node)
 
     visit_Name = visit_Attribute = visit_Call = _lift
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
+        """It stays a generator, and what it goes through can be asked for."""
+        self.generic_visit(node)
+        first = node.generators[0]
+        items, first.iter = first.iter, ast.Name(_ITEMS, ast.Load())
+        arguments = ast.arguments([], [ast.arg(_ITEMS)], None, [], [], None, [])
+        call = ast.Call(ast.Name(_TURNS, ast.Load()), [items, ast.Lambda(arguments, node)], [])
+        return ast.fix_missing_locations(ast.copy_location(call, node))
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         self.generic_visit(node)

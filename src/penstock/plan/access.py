@@ -19,7 +19,7 @@ from penstock.plan.text import Texts
 @dataclass(frozen=True, slots=True)
 class Access:
     op: int
-    kind: str  # read, write, insert, delete, look (only whether it is there)
+    kind: str  # read, write, insert, delete, look (only whether it is there), scan
     table: str
     keys: tuple[int, ...]  # the key's values
     key: str  # the key as text
@@ -84,6 +84,9 @@ class _Finder:
             # A lookup that nothing reads or writes still asks whether a record is there.
             if not op.traits.access or (op.traits.access == "look" and op.id in used):
                 continue
+            if op.code == "scan":
+                yield Access(op.id, "scan", op.table, (), "*", self.deciders(op), self.unforeseen[op.id])
+                continue
             row = self.ops[op.args[0]] if op.traits.of_column else op
             if row.code == "self":
                 continue
@@ -96,13 +99,14 @@ class _Finder:
 
     def deciders(self, op: Op) -> tuple[str, ...]:
         """The records whose values, or presence, decide what an operation does."""
-        roots = [*op.args, op.guard]
+        roots, scanned = [*op.args, op.guard], set[str]()
         for loop in self.loops.get(op.id, ()):
             roots += [*loop.args, loop.guard, loop.until]
+            scanned |= {f"{loop.table}[*]"} if loop.code == "scan" else set()
         found = {self.record(self.ops[one]) for one in self.reads(r for r in roots if r is not None)}
         if op.traits.takes == "key" and op.traits.aborts:
             found.add(f"{op.table}[{self.texts.join(op.args[: op.const])}]")
-        return tuple(sorted(found))
+        return tuple(sorted(found | scanned))
 
     def record(self, op: Op) -> str:
         row = self.ops[op.args[0]] if op.traits.of_column else op

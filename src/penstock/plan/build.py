@@ -56,7 +56,7 @@ def lower_check(table: TableDef, check: CheckDef) -> LoweredCheck:
     block = Block(name, tuple(lowering.ops), body.source, body.function.__code__.co_firstlineno)
     plan = CheckPlan(table.name, check.text, block)
     for op in plan.block.walk():
-        if op.traits.takes == "key":
+        if op.traits.takes in ("key", "table"):
             raise DeclarationError(f"{body.label} ({body.file}:{op.line}): a check looks at its own record alone")
     return LoweredCheck(plan, tuple(lowering.udfs.items()))
 

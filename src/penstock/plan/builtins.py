@@ -20,7 +20,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import INT, Type
-from penstock.plan import expressions, names, times
+from penstock.plan import aggregates, expressions, names, times
 from penstock.plan.numbers import compare, negate
 from penstock.plan.values import Val
 
@@ -123,11 +123,11 @@ def _len(lo: Lowering, node: ast.Call) -> Val:
 
 
 def _min(lo: Lowering, node: ast.Call) -> Val:
-    return _extreme(lo, node, ast.Lt())
+    return aggregates.lower_min(lo, node) if aggregates.of_generator(node) else _extreme(lo, node, ast.Lt())
 
 
 def _max(lo: Lowering, node: ast.Call) -> Val:
-    return _extreme(lo, node, ast.Gt())
+    return aggregates.lower_max(lo, node) if aggregates.of_generator(node) else _extreme(lo, node, ast.Gt())
 
 
 def _extreme(lo: Lowering, node: ast.Call, better: ast.cmpop) -> Val:
@@ -157,6 +157,9 @@ def _decimal(lo: Lowering, node: ast.Call) -> Val:
 BUILTINS = (
     Builtin(min, lower=_min),
     Builtin(max, lower=_max),
+    Builtin(sum, lower=aggregates.lower_sum, named=True),
+    Builtin(any, lower=aggregates.lower_any),
+    Builtin(all, lower=aggregates.lower_all),
     Builtin(abs, lower=_abs),
     Builtin(
         round,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from penstock.declare import objects
 from penstock.declare.types import BOOL, FLOAT, INT, Type
-from penstock.plan import builtins, emits, expressions, names, times
-from penstock.plan.values import Val, decimal_type
+from penstock.plan import builtins, emits, expressions, names, scans, times
+from penstock.plan.values import Iterated, Val, decimal_type
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -114,28 +114,31 @@ def _udf_result(lo: Lowering, function: objects.Udf, signature: str, node: ast.A
 # -- loops --------------------------------------------------------------------------------------
 
 
-def iterable(lo: Lowering, node: ast.For) -> tuple[str, tuple[Val, ...], tuple[Type, ...], int]:
-    """What a `for` runs over: (code, arguments, types of a turn's items, step)."""
-    match node.iter:
+def iterable(lo: Lowering, node: ast.expr) -> Iterated:
+    """What a `for` runs over."""
+    scan = scans.iterated(lo, node)
+    if scan is not None:
+        return scan
+    match node:
         case ast.Call(func=ast.Name() as name, args=args) if (
-            names.static(lo, name) is zip and args and not node.iter.keywords
+            names.static(lo, name) is zip and args and not node.keywords
         ):
             lists = tuple(names.list_field(lo, a) for a in args)
         case ast.Call(func=ast.Name() as name, args=args) if names.static(lo, name) is range:
-            return _range(lo, node.iter, args)
+            return _range(lo, node, args)
         case ast.Attribute():
-            lists = (names.list_field(lo, node.iter),)
+            lists = (names.list_field(lo, node),)
         case _:
-            lo.body.refuse(node.iter, "a loop runs over a list field, zip(e.xs, e.ys) or range(n)")
+            lo.body.refuse(node, "a loop runs over a list field, zip(e.xs, e.ys), range(n) or a table")
     items = []
     for one in lists:
         item = one.type.item
         assert item is not None
         items.append(decimal_type(item.scale) if item.kind == "decimal" else item)
-    return "each", lists, tuple(items), 1
+    return Iterated("each", lists, tuple(items), 1)
 
 
-def _range(lo: Lowering, node: ast.Call, args: list[ast.expr]) -> tuple[str, tuple[Val, ...], tuple[Type, ...], int]:
+def _range(lo: Lowering, node: ast.Call, args: list[ast.expr]) -> Iterated:
     if not 1 <= len(args) <= 3 or node.keywords:
         lo.body.refuse(node, "range takes (stop), (start, stop) or (start, stop, step)")
     step = 1
@@ -150,7 +153,7 @@ def _range(lo: Lowering, node: ast.Call, args: list[ast.expr]) -> tuple[str, tup
     for bound in bounds:
         if bound.type != INT:
             lo.body.refuse(node, f"range takes ints, not {bound.type}")
-    return "range", tuple(bounds), (INT,), step
+    return Iterated("range", tuple(bounds), (INT,), step)
 
 
 def _gist(error: Exception) -> str:

@@ -61,6 +61,9 @@ def _line(op: Op) -> str:
             text = f"{op.code} {op.name}({args})"
         case "range":
             text = f"range({args}) by {op.const}"
+        case "scan":
+            by = f" {op.name}" if op.name else ""
+            text = f"{what} {op.const}{by}({args})"
         case "locate" | "delete":
             text = f'{what}({args}) or abort "missing {op.table}"'
         case "insert":
@@ -91,4 +94,6 @@ def _needs(needs: tuple[str, ...]) -> str:
 
 def _access(access: Access) -> str:
     text = f"{access.kind} {access.table}[{access.key}]{_needs(access.needs)}"
+    if access.kind == "scan":
+        return text + " (serial)"
     return text if access.foreseen else text + f" (key {access.alone}: serial)"

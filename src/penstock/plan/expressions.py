@@ -103,6 +103,9 @@ def _value(lo: Lowering, node: ast.expr) -> Val:
             lo.body.refuse(node, "strings cannot be built in a transaction; build them after, from the outcomes")
         case ast.Subscript():
             lo.body.refuse(node, _not_a_table(lo, node.value))
+        case ast.GeneratorExp() | ast.ListComp() | ast.SetComp() | ast.DictComp():
+            what = f"'{type(node).__name__}' cannot be compiled"
+            lo.body.refuse(node, f"{what}; a generator stands in sum, min, max, any or all: sum(x for x in e.xs)")
         case ast.Yield() | ast.YieldFrom() | ast.Await():
             lo.body.refuse(node, "a transaction is a plain function; return a dict of named fields")
     lo.body.refuse(

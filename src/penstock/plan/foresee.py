@@ -7,7 +7,7 @@ there, and so may an abort on the way to the key.
 A key may be anything that the event's fields and constants make. What cannot be foreseen, so that a schedule runs the
 transaction alone: a key from state; from a udf, which need not give the same twice; that a loop carries from turn to
 turn; or from loops of which nothing says beforehand that their turns are few: a range of no constant length or of more
-than MOST_TURNS, or two lists at once, whose turns are the product.
+than MOST_TURNS, or two lists at once, whose turns are the product. Neither can the records of a scan.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from penstock.plan.ir import Block, Op, Plan, TransactionPlan
 
 # Each turn has an entry in the batch's graph, also those that the body breaks off before.
 MOST_TURNS = 64
+_SCANNED, _SCAN = "from a scan", "scan of "
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class AccessSet:
 def foresee(transaction: TransactionPlan) -> AccessSet | None:
     """None where a key cannot be known before the transaction runs."""
     keys = _Keys(transaction.block)
-    if any(keys.alone(op) for op in keys.lookups):
+    if keys.scans or any(keys.alone(op) for op in keys.lookups):
         return None
     # Behind a choice between records, each of them may be the one that is written.
     written = keys.behind(
@@ -78,9 +79,19 @@ def foresee(transaction: TransactionPlan) -> AccessSet | None:
 
 
 def unforeseen(block: Block) -> dict[int, str]:
-    """The lookups whose key cannot be known before the transaction runs, and where that key is from."""
+    """What cannot be known before the transaction runs: lookups, and where their key is from; and scans."""
     keys = _Keys(block)
-    return {op.id: why for op in keys.lookups if (why := keys.alone(op))}
+    found = {op.id: why for op in keys.lookups if (why := keys.alone(op))}
+    return found | {op.id: f"{_SCAN}{op.table}" for op in keys.scans}
+
+
+def told(several: set[str]) -> str:
+    """What `unforeseen` says of transactions, in words."""
+    tables = sorted(one.removeprefix(_SCAN) for one in several if one.startswith(_SCAN))
+    # That keys are from a scan goes without saying where the scan is told.
+    keys = sorted(one for one in several if not one.startswith(_SCAN) and one != _SCANNED)
+    parts = [f"a key {' or '.join(keys)}"] if keys else []
+    return " or ".join([*parts, *([f"a scan of {', '.join(tables)}"] if tables else [])])
 
 
 class _Keys:
@@ -89,6 +100,7 @@ class _Keys:
     def __init__(self, block: Block) -> None:
         self.ops = {op.id: op for op in block.walk()}
         self.lookups = [op for op in self.ops.values() if op.traits.takes == "key"]
+        self.scans = [op for op in self.ops.values() if op.code == "scan"]
         self.owner = block.loops_of_items()
         self.made = {op.id: op.args for op in self.ops.values()}
         for loop in (op for op in self.ops.values() if op.is_loop):
@@ -131,6 +143,8 @@ class _Keys:
         if any(op.code == "udf" for op in made):
             return "from a udf"
         loops = self.loops(lookup)
+        if any(loop.code == "scan" for loop in loops):
+            return _SCANNED
         counts = [self.turns(loop) for loop in loops if loop.code == "range"]
         if None in counts:
             return "from a range of no constant length"

@@ -46,7 +46,7 @@ class Traits:
     cheap: bool = False  # run rather than guarded, where it cannot abort
     pure: bool = True  # nobody sees whether it ran but those who use its value
     loop: bool = False
-    takes: str = ""  # "key": its first arguments are a key; "row": its first one is a row
+    takes: str = ""  # "key": its first arguments are a key; "row": its first one is a row; "table": all of its records
     # "event": a field; "column": a value of a record; "presence": whether there is a record
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()  # likewise
@@ -113,6 +113,8 @@ OPERATIONS: dict[str, Traits] = {
     "read": Traits("record", takes="row", reads=_COLUMN, access="read"),
     "read_or": Traits("record", takes="row", reads=_RECORD, access="read"),
     "write": Traits("record", pure=False, takes="row", writes=_COLUMN, access="write"),
+    # The records of a table, or some: the rows are collected before the first turn, where there is room for them.
+    "scan": Traits("loop", retries=True, pure=False, loop=True, takes="table", reads=_RECORD, access="scan"),
     # Control.
     "abort": Traits("abort", aborts=("{name}",), pure=False),
     "return": Traits("return", pure=False),
@@ -144,7 +146,8 @@ class Op:
     table: str = ""
     name: str = ""  # a column, a field, a reason, a function, an event
     # const: the value; field, list: whether it may be null; now: whether there may be none; call: whether it may
-    # overflow; item: which list; range: the step; insert: how many of its arguments are the key
+    # overflow; item: which list, or which key column; range: the step; insert: how many of its arguments are the key;
+    # scan: which records
     const: Any = None
     body: tuple[Op, ...] = ()  # loops
     carries: tuple[Carry, ...] = ()  # loops
@@ -161,8 +164,8 @@ class Op:
 
     @property
     def may_abort(self) -> bool:
-        if self.traits.loop:
-            return any(op.may_abort for op in self.body)
+        if self.traits.loop and any(op.may_abort for op in self.body):
+            return True
         return self.traits.retries or bool(self._aborts())
 
     @property

@@ -15,13 +15,14 @@ loop may then run.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import BOOL, Type
 from penstock.plan import calls
 from penstock.plan.ir import Carry, Op
-from penstock.plan.values import Binding, Exit, RecordRef, Unassigned, Val
+from penstock.plan.values import Binding, Exit, Iterated, RecordRef, Unassigned, Val
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -36,13 +37,22 @@ MAX_DEPTH = 15
 def lower(lo: Lowering, node: ast.For) -> None:
     if node.orelse:
         lo.body.refuse(node.orelse[0], "'else' on a loop cannot be compiled; set a name before 'break'")
-    if lo.depth == MAX_DEPTH:
-        lo.body.refuse(node, f"loops nest {MAX_DEPTH} deep at most; send one list of what these go through")
-    code, args, items, step = calls.iterable(lo, node)
-    head = Op(0, code, tuple(a.id for a in args), None, lo.path, node.lineno, const=step)
+    _refuse_depth(lo, node)
+    over = calls.iterable(lo, node.iter)
     changed = sorted(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    run(lo, node, over, tuple(changed))
+
+
+def run(
+    lo: Lowering, node: ast.For, over: Iterated, changed: tuple[str, ...], turn: Callable[[], None] | None = None
+) -> None:
+    """Lower a loop; changed: the names that are others behind it; turn: what lowers a turn, if not its statements."""
+    _refuse_depth(lo, node)
+    table = over.table.name if over.table is not None else ""
+    args = tuple(a.id for a in over.args)
+    head = Op(0, over.code, args, None, lo.path, node.lineno, table, over.name, over.const)
     carried = {n: lo.env[n] for n in changed if isinstance(lo.env.get(n), Val | RecordRef)}
-    loop = _Loop(lo, node, head, items, tuple(changed), carried)
+    loop = _Loop(lo, node, head, over, changed, carried, turn or (lambda: lo.block(node.body)))
     # A carry's type is known only once the body is: a literal bends to what the body adds to it. So lower the
     # body until the assumed types hold; each round can only widen a literal, so this ends.
     assumed = {n: [_shape(v) for v in _flat(b)] for n, b in carried.items()}
@@ -62,6 +72,11 @@ def lower(lo: Lowering, node: ast.For) -> None:
     loop.finish(found)
 
 
+def _refuse_depth(lo: Lowering, node: ast.For) -> None:
+    if lo.depth == MAX_DEPTH:
+        lo.body.refuse(node, f"loops nest {MAX_DEPTH} deep at most; send one list of what these go through")
+
+
 @dataclass(frozen=True, slots=True)
 class _Turn:
     """The body, lowered under some assumption, and what the assumption should have been."""
@@ -77,9 +92,10 @@ class _Loop:
     lo: Lowering
     node: ast.For
     head: Op
-    items: tuple[Type, ...]
+    over: Iterated
     changed: tuple[str, ...]
     carried: dict[str, Binding]
+    body: Callable[[], None]
 
     def turn(self, assumed: Shapes) -> _Turn:
         """Lower the body once under the assumed types of its carries."""
@@ -90,7 +106,7 @@ class _Loop:
         lo.ops, lo.path, lo.left, lo.exits, lo.dead = [], None, False, [], False
         lo.env = {**lo.env, **self.unassigned(), **after}
         self.bind_items()
-        lo.block(self.node.body)
+        self.body()
         nexts, until, returned = self.end_of_turn()
         shapes = {
             n: [self.carry_shape(n, *three) for three in zip(self.flat(n), phis[n], nexts[n], strict=True)]
@@ -117,12 +133,16 @@ class _Loop:
         return {n: Unassigned(self.node.lineno) for n in self.changed if n not in self.carried}
 
     def bind_items(self) -> None:
-        target = self.node.target
+        target, table, types = self.node.target, self.over.table, self.over.items
         names = target.elts if isinstance(target, ast.Tuple) else [target]
-        if len(names) != len(self.items) or not all(isinstance(n, ast.Name) for n in names):
-            self.lo.body.refuse(target, f"this loop gives {len(self.items)} value(s) a turn; name as many")
-        for k, (name, type_) in enumerate(zip(names, self.items, strict=True)):
-            self.lo.store(name, self.lo.value("item", type_, node=self.node, const=k, guard=None))
+        count = len(types) if table is None else 1
+        if len(names) != count or not all(isinstance(n, ast.Name) for n in names):
+            what = f"{count} value(s)" if table is None else "one record"
+            self.lo.body.refuse(target, f"this loop gives {what} a turn; name as many")
+        items = tuple(self.lo.value("item", t, node=self.node, const=k, guard=None) for k, t in enumerate(types))
+        given = items if table is None else (RecordRef(table, items, optional=False),)
+        for name, one in zip(names, given, strict=True):
+            self.lo.store(name, one)
 
     def carry_shape(self, name: str, first: Val, phi: Val, last: Val) -> Shape:
         """What a carry must be, given how it starts and how a turn leaves it."""

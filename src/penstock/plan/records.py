@@ -51,9 +51,12 @@ def delete(lo: Lowering, table: TableDef, given: list[Val], node: ast.AST) -> No
 
 def method(lo: Lowering, table: TableDef, name: str, node: ast.Call) -> RecordRef:
     from penstock.plan.expressions import value
+    from penstock.plan.scans import METHODS
 
     if any(k.arg is None for k in node.keywords) or any(isinstance(a, ast.Starred) for a in node.args):
         lo.body.refuse(node, "* and ** cannot be compiled; write the arguments out")
+    if name in METHODS:
+        lo.body.refuse(node, f"{table.name}.{name} gives records to loop over: for r in {ast.unparse(node)}")
     if name not in ("get", "insert"):
         lo.body.refuse(
             node, f"table '{table.name}' has no method '{name}'; use {table.name}[k], get, insert, in or del"

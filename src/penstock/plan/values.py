@@ -37,6 +37,18 @@ class RecordRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Iterated:
+    """What a loop runs over: its operation, but for what a turn does."""
+
+    code: str
+    args: tuple[Val, ...]
+    items: tuple[Type, ...]  # the types of what a turn gets
+    const: Any
+    table: TableDef | None = None  # a scan's: a turn gets one name, for the record whose key the items are
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Unassigned:
     """A name that some path leaves unassigned."""
 

@@ -38,6 +38,8 @@ def _record_op(plan: Plan, op: Op, scope: dict[int, Type], at: str) -> None:
         assert table.column(op.name) is not None, f"{at}: no column '{op.name}'"
     elif op.code == "insert":
         assert len(op.args) == len(table.columns), f"{at}: takes every column"
+    elif op.code == "scan":
+        assert not op.name or table.column(op.name) is not None, f"{at}: no column '{op.name}'"
     elif op.code != "self":
         assert len(op.args) == len(table.keys), f"{at}: takes the key"
 

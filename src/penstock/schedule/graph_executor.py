@@ -121,6 +121,8 @@ class Batch:
         self.start, self.stop, self.count = start, stop, stop - start
         self.kind = running.fixed["kind"][start:stop]
         self.tables = [running.tables[t.name] for t in executor.plan.program.tables]
+        for table in self.tables:
+            table.forget_indexes()  # threads post nothing
         self.entries = 0
         self.ran = 0.0  # thread-seconds of the events' own code, but for what was redone
         self._arguments: list[Any] | None = None

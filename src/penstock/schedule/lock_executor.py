@@ -81,7 +81,8 @@ class LockExecutor:
 
         def one(me: int) -> None:
             given = batch.given(self.wanted) | lists[me]
-            given |= {"info": np.zeros(1, np.int64), "start": me, "stop": batch.count}
+            # What scans runs alone.
+            given |= {"info": np.zeros(1, np.int64), "scanned": np.zeros(0, np.int64), "start": me, "stop": batch.count}
             while given["start"] < batch.count:
                 given |= zip(_LOG, self._logs[me], strict=True)
                 given["start"] = int(function(held, me, *[given[a.name] for a in self.wanted]))

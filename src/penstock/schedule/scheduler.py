@@ -1,6 +1,7 @@
 """A batch under a policy: serially, by its graph, or under locks; `adaptive` looks at the batch and chooses.
 
-An event whose records cannot be foreseen runs alone: what comes before it runs first, what comes after it last.
+An event whose records cannot be foreseen, as those of a scan, runs alone: what comes before it runs first, what comes
+after it last.
 Groups of transactions that can never meet are looked at apart, and may run under different policies. An app that emits
 runs serially under every policy: its rounds do not overlap.
 """
@@ -15,7 +16,7 @@ import numpy as np
 
 from penstock.execute import cache
 from penstock.execute.native import BatchContext, Kernel
-from penstock.plan.foresee import unforeseen
+from penstock.plan.foresee import told, unforeseen
 from penstock.schedule.adaptive import ALL_LATE, Adaptive
 from penstock.schedule.costs import Costs
 from penstock.schedule.executors import Executors
@@ -33,9 +34,9 @@ class Scheduler:
         self.costs = Costs(cache.cache_directory(), hashlib.sha256(kernel.source.encode()).hexdigest()[:16])
         program = kernel.plan.program
         self.names = [e.name for e in program.events]
-        # Kind of event -> where those keys of its transaction are from that cannot be foreseen.
+        # Kind of event -> what its transaction has that cannot be foreseen.
         found = {program.kind(t.event): set(unforeseen(t.block).values()) for t in kernel.plan.transactions}
-        self.unforeseen = {kind: " or ".join(sorted(keys)) for kind, keys in found.items() if keys}
+        self.unforeseen = {kind: what for kind, what in found.items() if what}
         self.groups = [(kinds, Adaptive(kernel, self.executors, self.costs)) for kinds in groups(kernel.plan)]
         # Why the app runs serially under every policy; empty where it need not.
         self.serial = ""
@@ -75,8 +76,8 @@ class Scheduler:
                 batch = self.executors.graph.begin(running, policy, start, int(alone))
                 out.append(batch.explain(titles[start:alone], record))
             if alone < running.count:
-                keys = self.unforeseen[int(running.fixed["kind"][alone])]
-                out.append(f"alone, since it has a key {keys}: {titles[alone]}\n")
+                what = told(self.unforeseen[int(running.fixed["kind"][alone])])
+                out.append(f"alone, since it has {what}: {titles[alone]}\n")
             start = int(alone) + 1
         return "\n".join(out)
 
@@ -92,8 +93,8 @@ class Scheduler:
         alone = self._alone(running)
         if len(alone):
             self.kernel.run(running)
-            keys = " or ".join(sorted({self.unforeseen[k] for k in running.fixed["kind"][alone].tolist()}))
-            why = f"{len(alone)} of {running.count} events have a key {keys}, and must run alone"
+            what = told(set().union(*(self.unforeseen[k] for k in set(running.fixed["kind"][alone].tolist()))))
+            why = f"{len(alone)} of {running.count} events have {what}, and must run alone"
             return RunSummary(Policy.serial(), why)
         if len(self.groups) == 1:
             return self.groups[0][1].run(running, threads)

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from penstock.declare.types import INT_MIN
 from penstock.state import hashing
 from penstock.state.jit import kernel
-from penstock.state.lanes import NEVER
 
+# When a record was written of which nothing says it: no clock comes behind it, so it does not expire.
+NEVER = (1 << 63) - 1
+_LOWEST = -(1 << 63)
 _NONE = np.zeros(0, np.int64)
 
 
@@ -35,11 +36,18 @@ class Ages:
 
     def take(self, newest: int) -> tuple[Any, Any]:
         """The entries up to this clock, which are forgotten."""
-        due = int(np.searchsorted(self._at, newest, side="right")) if newest >= INT_MIN else 0
+        due = int(np.searchsorted(self._at, newest, side="right")) if newest >= _LOWEST else 0
         at, rows = self._at[:due], self._rows[:due]
         if due:
             self._at, self._rows = self._at[due:], self._rows[due:]
         return at, rows
+
+
+@kernel
+def expired(at: Any, clock: Any, lifetime: Any) -> Any:
+    """Whether a record has outlived its time; at: the clock of its last write. They may be further apart than int64
+    counts."""
+    return at <= clock and np.uint64(clock) - np.uint64(at) >= np.uint64(lifetime)
 
 
 @kernel

@@ -6,9 +6,6 @@ from typing import Any
 
 from penstock.declare.types import Type
 
-# When a record was written of which nothing says it: no clock comes behind it, so it does not expire.
-NEVER = (1 << 63) - 1
-
 
 def dtype(type_: Type) -> Any:
     return type_.lane.dtype

@@ -20,9 +20,10 @@ import pyarrow as pa
 
 from penstock.declare.model import TableDef
 from penstock.state import hashing
-from penstock.state.ages import Ages, bury
+from penstock.state.ages import NEVER, Ages, bury
 from penstock.state.arrow import from_arrow, to_arrow
-from penstock.state.lanes import NEVER, dtype
+from penstock.state.index import ColumnIndex
+from penstock.state.lanes import dtype
 from penstock.state.strings import Strings, longer
 
 ROWS, FREE, DIRTY, TOMBSTONES, USED = range(5)
@@ -44,6 +45,7 @@ class TableState:
         self.slots = _empty_slots(capacity)
         self.at = np.full(capacity if definition.ttl is not None else 0, NEVER, np.int64)
         self._ages: Ages | None = None  # None: they have to be looked at anew
+        self.indexes = {c.name: ColumnIndex() for c in definition.values if c.index}
         self.made = 0  # how often other arrays were put in the place of these
 
     def __len__(self) -> int:
@@ -73,13 +75,16 @@ class TableState:
             self.reindex()
 
     def part(self, name: str) -> Any:
-        """An array as kernels name it: key0, column0, bits0 (a float column's bits), slots, …"""
+        """An array as kernels name it: key0, column0, bits0 (a float column's bits), slots, index_slots owner, …"""
         if name.startswith("key"):
             return self.stored[int(name[3:])]
         if name.startswith("column"):
             return self.columns[int(name[6:])]
         if name.startswith("bits"):
             return self.columns[int(name[4:])].view(np.int64)
+        if name.startswith("index_"):
+            part, column = name.removeprefix("index_").split(" ")
+            return getattr(self.indexes[column], part)
         return getattr(self, name)
 
     def reindex(self) -> None:
@@ -87,6 +92,16 @@ class TableState:
         hashing.rebuild(slots, self.stored, self.flags, int(self.meta[ROWS]))
         self.slots = slots
         self.made += 1
+
+    def build_index(self, name: str) -> None:
+        """Make a column's index anew, in the middle of a batch too."""
+        place = next(k for k, c in enumerate(self.definition.values) if c.name == name)
+        self.indexes[name].build(self.columns[place], self.flags, int(self.meta[ROWS]))
+        self.made += 1
+
+    def forget_indexes(self) -> None:
+        for index in self.indexes.values():
+            index.forget()
 
     def sweep(self) -> None:
         if self.meta[TOMBSTONES]:
@@ -125,6 +140,7 @@ class TableState:
         """Insert or overwrite whole records. at: the clock when they were written, of all or of each."""
         if table.num_rows == 0:
             return
+        self.forget_indexes()
         keys = self.keys_of(table, strings)
         self.reserve(table.num_rows)
         rows = hashing.add_rows(self.slots, self.stored, self.flags, self.free, self.meta, keys)

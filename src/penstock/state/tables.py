@@ -95,6 +95,7 @@ class Tables:
             lane[: table.meta[ROWS]] = renumbered[lane[: table.meta[ROWS]]]
         self.strings = fresh
         for table in self.by_name.values():
+            table.forget_indexes()
             if any(c.type.kind == "str" for c in table.definition.keys):
                 table.reindex()
         self._compact_at = max(_COMPACT_ABOVE, 4 * fresh.count)

@@ -20,7 +20,7 @@ from penstock.errors import StateError
 from penstock.execute import intake
 from penstock.execute.intake import EventBatch
 from penstock.execute.watermark import ARRIVAL
-from penstock.state.lanes import NEVER
+from penstock.state.ages import NEVER
 from penstock.state.tables import Tables
 from penstock.store.segment import AGED, DELETED, EVENT, LOAD, OUTCOMES, WRITTEN, part, parts_of
 from penstock.store.stream import StreamState

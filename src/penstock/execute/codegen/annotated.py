@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from penstock.declare.model import TableDef
 from penstock.execute.codegen.generate import generate
-from penstock.execute.codegen.layout import Layout
+from penstock.execute.codegen.layout import Layout, scanned_tables
 from penstock.execute.codegen.program import COUNTS
 from penstock.execute.codegen.source import code_of, one_line
 from penstock.plan.ir import Plan
@@ -32,6 +32,8 @@ def _legend(plan: Plan, layout: Layout) -> Iterator[str]:
     yield "# c is 0, or why the transaction ends: the number of a reason."
     for n, table in enumerate(program.tables):
         yield f"# t{n}: {_table(table)}; {', '.join(f'{name}{n} {meaning}' for name, _, meaning in COUNTS)}"
+    if scanned_tables(plan):
+        yield "# scanned: the rows that scans collect; pK_mN: where those of scan %N end, pK_yN: the row of a turn"
     for n, event in enumerate(program.events):
         yield f"# e{n}_, ok{n}_, at{n}_: {event.name}'s fields, whether they are given, where each list begins"
     if program.flow is not None:

@@ -83,7 +83,7 @@ def checks_of_touched(em: Emitter, out: Source, block: Block) -> None:
 
 
 def checks_of_row(em: Emitter, out: Source, table: str, x: str) -> None:
-    kept = (em.prefix, em.text, em.types, em.lists, em.users, em.in_loop, em.fields, em.origin)
+    kept = (em.prefix, em.text, em.types, em.lists, em.users, em.in_loop, em.fields, em.origin, em.turns)
     for check in em.plan.checks_of(table):
         em.checked += 1
         em.prefix, em.self_row, em.fields = f"w{em.checked}_", x, {}
@@ -92,4 +92,4 @@ def checks_of_row(em: Emitter, out: Source, table: str, x: str) -> None:
         out.quoted = ""  # each record's check says again what it is
         em.ops(out, check.block.ops)
         em.abort(out, f"not {em.prefix}holds", check.text)
-    em.prefix, em.text, em.types, em.lists, em.users, em.in_loop, em.fields, em.origin = kept
+    em.prefix, em.text, em.types, em.lists, em.users, em.in_loop, em.fields, em.origin, em.turns = kept

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from penstock.declare.types import Type
-from penstock.execute.codegen import records, scalars, source, undo
+from penstock.execute.codegen import records, scalars, scans, source, undo
 from penstock.execute.codegen.layout import ENGINE_REASONS, FULL, FULL_QUEUES, Layout
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
@@ -48,6 +48,9 @@ class Emitter:
         self.users: dict[int, list[int]] = {}  # value -> the operations that use it
         self.self_row = ""
         self.in_loop = 0
+        self.scans: list[str] = []  # of each scan around what is written, where its rows end
+        self.posted: set[tuple[str, str]] = set()  # tables and columns whose index is told of writes
+        self.turns: dict[tuple[int, ...], Op] = {}  # the key of a turn's record -> its scan
         self.queued: dict[str, set[str]] = {}  # event that is emitted -> the fields that anybody looks at
         self.in_round = False  # whether the undo log may hold what ran before, in the same round
         self.clock = "clock[i]"  # what the clock is for the event that runs
@@ -127,7 +130,7 @@ class Emitter:
 
     def begin(self, block: Block) -> None:
         self.text, self.types, self.lists, self.users = {}, {}, {}, {}
-        self.origin = block
+        self.origin, self.turns = block, scans.turns(block)
         for op in block.walk():
             for used in used_by(op):
                 self.users.setdefault(used, []).append(op.id)
@@ -224,7 +227,9 @@ class Emitter:
         self.abort(out, f"not {v}_ok", f"udf {op.name} failed")
 
     def record(self, out: Source, op: Op) -> None:
-        if self.cutter.long and (op.traits.takes == "key" or op.traits.writes):
+        if scans.is_turn(self, op):
+            scans.found(self, out, op)
+        elif self.cutter.long and (op.traits.takes == "key" or op.traits.writes):
             self.call(out, op)
         else:
             self.store.record_op(self, out, op)
@@ -281,6 +286,8 @@ class Emitter:
         self.in_loop += 1
         if op.code == "each":
             self.each(out, op)
+        elif op.code == "scan":
+            scans.scan(self, out, op)
         else:
             self.range(out, op)
         self.in_loop -= 1

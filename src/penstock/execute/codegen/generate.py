@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.execute.codegen.layout import ENGINE_REASONS, Layout
+from penstock.execute.codegen.layout import ENGINE_REASONS, Layout, indexed
 from penstock.execute.codegen.program import DECORATOR, InPlace, head
 from penstock.execute.codegen.rounds import Rounds
 from penstock.execute.codegen.source import Source
@@ -16,6 +16,7 @@ def generate(plan: Plan, *, notes: bool = False) -> tuple[str, Layout]:
 
     def write(cutter: Cutter) -> str:
         program = (InPlace if plan.program.flow is None else Rounds)(plan, cutter, notes=notes)
+        program.emitter.posted = set(indexed(plan))
         body = Source(1)
         program.kernel(body)
         layout = Layout(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.declare.kinds import REAL
+from penstock.declare.model import MAX_EVENTS
 from penstock.declare.types import Type
 from penstock.plan.ir import Plan
 
@@ -25,7 +26,8 @@ class Argument:
 
     @property
     def dimensions(self) -> int:
-        return 2 if self.owner == "handed" else 1  # what fragments of events hand over: [value, event]
+        # What fragments of events hand over: [value, event]; the keys of a table: [column, row].
+        return 2 if self.owner == "handed" or self.part == "stored" else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,10 @@ FULL = -1
 FULL_LOG = -1  # info[0], where the undo log is full; otherwise the table's number
 # info[0], where rounds have no room: for more rows of outcomes, or for event k, at FULL_QUEUES - k.
 FULL_ROWS, FULL_QUEUES = -2, -3
+# info[0], where a scan has no room for its rows; below those of all queues.
+FULL_SCAN = FULL_QUEUES - MAX_EVENTS
+# info[0], where an index is stale: the k-th of indexed(), at STALE_INDEX - k.
+STALE_INDEX = FULL_SCAN - 1
 # How many entries an undo log has at first; it grows where a transaction needs more.
 LOG_SIZE = 1 << 14
 
@@ -64,7 +70,30 @@ def table_arguments(plan: Plan, number: int) -> list[Argument]:
         Argument(f"{t}_{part}", "table", table.name, part)
         for part in ("written", "flags", "dirty", "tombstones", "free", "meta")
     ]
+    if table.name in scanned_tables(plan):
+        out.append(Argument(f"{t}_keys", "table", table.name, "stored"))
+    for k, column in enumerate(table.values):
+        if (table.name, column.name) in indexed(plan):
+            out += [
+                Argument(f"{t}_i{k}_{part}", "table", table.name, f"index_{part} {column.name}")
+                for part in ("slots", "posts", "meta")
+            ]
     return out if table.ttl is None else [*out, Argument(f"{t}_at", "table", table.name, "at")]
+
+
+def scanned_tables(plan: Plan) -> set[str]:
+    return {op.table for t in plan.transactions for op in t.block.walk() if op.code == "scan"}
+
+
+def indexed(plan: Plan) -> list[tuple[str, str]]:
+    """The columns, with their tables, that some transaction looks records up by."""
+    wheres = (op for t in plan.transactions for op in t.block.walk() if op.code == "scan" and op.const == "where")
+    return list(dict.fromkeys((op.table, op.name) for op in wheres))
+
+
+def scan_arguments(plan: Plan) -> list[Argument]:
+    """Where scans collect rows."""
+    return [Argument("scanned", "log", part="scanned")] if scanned_tables(plan) else []
 
 
 def event_arguments(plan: Plan, number: int, used: set[str]) -> list[Argument]:

@@ -29,6 +29,8 @@ from penstock.execute.codegen.layout import (
     clock_arguments,
     event_arguments,
     out_arguments,
+    scan_arguments,
+    scanned_tables,
     table_arguments,
 )
 from penstock.execute.codegen.source import Source
@@ -45,7 +47,7 @@ COUNTS = (("n", 0, "rows used"), ("f", 1, "free"), ("d", 2, "dirty"), ("g", 3, "
 def head(plan: Plan, more: str = "") -> Source:
     """What a module of generated functions begins with: imports and udfs."""
     out = Source()
-    out.text(source.IMPORTS + more)
+    out.text(source.IMPORTS + (source.SCANS if scanned_tables(plan) else "") + more)
     for name, udf in plan.udfs:
         out.text(source.udf_wrapper(name, udf.fingerprint.digest))
     return out
@@ -110,7 +112,7 @@ class InPlace:
             out += table_arguments(self.plan, number)
         for number, event in enumerate(program.events):
             out += event_arguments(self.plan, number, self.used[event.name])
-        return out + clock_arguments(self.plan) + out_arguments(self.plan)
+        return [*out, *clock_arguments(self.plan), *out_arguments(self.plan), *scan_arguments(self.plan)]
 
     def kernel(self, out: Source) -> None:
         self.begin(out)

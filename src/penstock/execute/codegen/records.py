@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.declare.kinds import REAL
 from penstock.declare.model import TableDef
 from penstock.declare.types import Type
-from penstock.execute.codegen import checks, undo
+from penstock.execute.codegen import checks, scans, undo
 from penstock.execute.codegen.layout import FULL
 from penstock.execute.codegen.source import Source
 from penstock.plan.ir import Op
@@ -203,4 +203,5 @@ def store(em: Emitter, out: Source, op: Op, t: str, k: int, type_: Type, x: str,
     if op.undo:
         old = f"{t}_b{k}[{x}]" if type_.lane is REAL else f"np.int64({t}_c{k}[{x}])"
         undo.push(em, out, op.table, f"column{k}", x, old)
+    scans.post(em, out, op, k, x, value)
     out.line(f"{t}_c{k}[{x}] = {value}")
