@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.execute import called
 from penstock.execute.intake import EventBatch
 from penstock.execute.native import BatchContext, Kernel, Result
 from penstock.execute.order import OrderedBatch, order, titles
@@ -67,6 +68,10 @@ class Engine:
 
     def order(self, events: list[EventBatch], late: list[Any] | None = None) -> OrderedBatch:
         return order(self.program, events, late)
+
+    def in_turn(self, calls: list[EventBatch], clock: int | None) -> OrderedBatch:
+        """Events that were called, in order of arrival. clock: the highest ts that ran before them."""
+        return called.in_turn(self.program, calls, clock)
 
     def encode(self, ordered: OrderedBatch) -> EncodedBatch:
         return EncodedBatch(ordered, self.kernel.encode(self.tables, ordered))

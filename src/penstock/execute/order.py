@@ -29,6 +29,7 @@ class OrderedBatch:
     pos: Any  # int64: which row of its table
     ts: Any  # int64
     place: Any  # int64: which row of all tables, one after the other; None where that is the order already
+    timeless: int = 0  # how many of the first have no ts: calls that came before there was a clock
 
     @property
     def count(self) -> int:

@@ -21,7 +21,7 @@ from penstock.execute import intake
 from penstock.execute.intake import EventBatch
 from penstock.execute.watermark import ARRIVAL
 from penstock.state.tables import Tables
-from penstock.store.segment import DELETED, EVENT, LOAD, OUTCOMES, WRITTEN, part, parts_of
+from penstock.store.segment import CALL, DELETED, EVENT, LOAD, OUTCOMES, WRITTEN, part, parts_of
 from penstock.store.stream import StreamState
 
 
@@ -75,11 +75,11 @@ class Replay:
                 yield segment
 
     def apply(self, segment: Segment) -> None:
-        version, parts = segment.header["version"], segment.parts
+        version, parts, clock = segment.header["version"], segment.parts, self.stream.buffer.frontier
         if segment.header["kind"] == "batch":
             self.stream = StreamState.read(segment.header, parts)
         if segment.header["kind"] == "batch" and segment.header["log"] == "input":
-            self._execute(segment)
+            self._execute(segment, clock)
             return
         for table in self.program.tables:
             name, schema = table.name, table.arrow()
@@ -89,7 +89,8 @@ class Replay:
             self.changes += written.num_rows + deleted.num_rows
             self.tables.apply(name, written, deleted, version)
 
-    def _execute(self, segment: Segment) -> None:
+    def _execute(self, segment: Segment, clock: int | None) -> None:
+        """clock: before it."""
         if segment.header["plan"] != self.engine.kernel.fingerprint:
             why, keep = "its transactions, or Penstock itself, have changed", ""
             if not self.engine.kernel.whole:
@@ -99,12 +100,13 @@ class Replay:
                 f"app '{self.program.name}': batch {segment.header['version']} was logged as input, and since then "
                 f"{why}; open it with the code that wrote it and close it, which makes a snapshot{keep}"
             )
-        tables = parts_of(EVENT, segment.parts)
+        tables, called = parts_of(EVENT, segment.parts), segment.header.get("cause") == CALL
         events = [
             EventBatch(e.event, e.table, tables[e.event.name].column(ARRIVAL).to_numpy())
-            for e in intake.events(self.program, tables, sound=True)
+            for e in intake.events(self.program, tables, sound=True, called=called)
         ]
-        self.engine.replay(self.engine.encode(self.engine.order(events)), segment.header["version"])
+        ordered = self.engine.in_turn(events, clock) if called else self.engine.order(events)
+        self.engine.replay(self.engine.encode(ordered), segment.header["version"])
         self.changes += self.tables.dirty_count()
         self.engine.end_batch()
 
