@@ -1,8 +1,8 @@
 """Events that are called, as the engine takes them: one after another, as they came.
 
-A call runs now: at the clock, which is the highest ts that has run. Its event need not have a ts; one with an order gets
-the clock's where it brings none. So a version that calls made has no order but that of arrival, and its clock goes up
-with the events that bring a ts above it.
+A call runs now: at the clock, which is the highest ts that has run. Its event need not have a ts; one with an order
+gets the clock's where it brings none. So a version that calls made has no order but that of arrival, and its clock goes
+up with the events that bring a ts above it.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def _locals(body: bodies.Body) -> frozenset[str]:
 
 
 def agree(program: Program, lowered: list[Lowered]) -> Program:
-    """The program with the types of its returned fields: what all transactions return under a name meets; with its flow,
+    """The program with the types of its returned fields: what all transactions return under a name meets; its flow,
     and with what only reads."""
     fields: dict[str, tuple[Type, str]] = {}
     for one in lowered:

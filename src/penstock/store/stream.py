@@ -16,7 +16,6 @@ import pyarrow as pa
 from penstock.execute.watermark import WatermarkBuffer
 from penstock.store.segment import HELD, part, parts_of
 
-
 # More than lies between any two times: it lets nothing run.
 ALL = 1 << 65
 
