@@ -39,8 +39,8 @@ from penstock.store.protocol import Store
 from penstock.store.segment import CALL
 from penstock.store.stream import StreamState, WaitingCall
 
-# A batch that ran ahead is committed as soon as the stream asks for it, which takes milliseconds. A stream that asks for
-# none within this time waits for something else, and calls go first. As long after a call, too, nothing runs ahead.
+# A batch that ran ahead is committed as soon as the stream asks for it, which takes milliseconds. A stream that does so
+# not within this time waits for something else, and calls go first. As long after a call, too, nothing runs ahead.
 AHEAD_S = 1.0
 
 Key = tuple[str, Any]  # an event's name, and the id that it was called with

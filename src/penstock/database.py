@@ -22,7 +22,8 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +46,7 @@ from penstock.gate import Gate
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.plan.ir import Plan
 from penstock.schedule.policy import Policy
+from penstock.serve.server import Server
 from penstock.state.view import View
 from penstock.store.durable import DurableStore
 from penstock.store.memory import MemoryStore
@@ -102,6 +104,7 @@ class Database:
         self._turn = threading.Event()  # set where there is none
         self._turn.set()
         self._calls = Calls(self, self._store, self._gate)
+        self._path, self._server = None if path is None else Path(path).absolute(), cast("Server | None", None)
 
     # -- writing ----------------------------------------------------------------------------
 
@@ -169,6 +172,16 @@ class Database:
             event: `Look(seat="A1")`: of any type that a transaction takes; one with a `ps.order()` needs no ts.
         """
         return self._calls.call(event)
+
+    def serve_calls(self) -> None:
+        """Answer calls of other processes of this machine, until the database is closed."""
+        if self._path is None:
+            raise InputError(
+                f"app '{self.program.name}': a database in memory has no directory to find it by; to serve calls, open "
+                "it with a path"
+            )
+        if self._server is None:
+            self._server = Server(self.program, self.call, self._path)
 
     def warm(self) -> None:
         """Compile what the adaptive policy may choose, now and not when it is first worth it."""
@@ -293,15 +306,25 @@ class Database:
     # -- the end ----------------------------------------------------------------------------
 
     def close(self) -> None:
-        with self._gate.closing() as was_open:
-            if was_open:
-                try:
-                    self._scheduler.close()
-                    self._calls.close()
-                    if self._pending is not None:
-                        self._store.forget(self._pending.stored)
-                finally:
-                    self._store.close(None if self._gate.broken or self._pending is not None else self._engine.tables)
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop()
+        try:
+            with self._gate.closing() as was_open:
+                if was_open:
+                    self._close()
+        finally:
+            if server is not None:
+                server.close()
+
+    def _close(self) -> None:
+        try:
+            self._scheduler.close()
+            self._calls.close()
+            if self._pending is not None:
+                self._store.forget(self._pending.stored)
+        finally:
+            self._store.close(None if self._gate.broken or self._pending is not None else self._engine.tables)
 
     def __enter__(self) -> Database:
         return self
