@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.execute import called
+from penstock.execute import clock
 from penstock.testing import assert_same_outcomes, assert_same_tables
 
 bank = ps.App("bank")
@@ -155,7 +155,7 @@ LOGS = ("changes", "input")
 @pytest.fixture(autouse=True)
 def wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stands still, at START."""
-    monkeypatch.setattr(called, "time", SimpleNamespace(time_ns=lambda: int(START.timestamp()) * 10**9))
+    monkeypatch.setattr(clock, "time", SimpleNamespace(time_ns=lambda: int(START.timestamp()) * 10**9))
 
 
 @pytest.fixture

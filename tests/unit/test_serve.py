@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
@@ -29,8 +28,8 @@ from penstock.serve.address import socket_path
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "state"
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "state"
 
 
 def serving(folder: Path) -> Any:

@@ -7,14 +7,13 @@ up with the events that bring a ts above it.
 
 from __future__ import annotations
 
-import time
 from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.declare.model import EventDef, Program
-from penstock.declare.types import Type
+from penstock.execute.clock import first_ts
 from penstock.execute.intake import EventBatch
 from penstock.execute.order import OrderedBatch, times_of
 from penstock.state.arrow import one_chunk, times
@@ -28,11 +27,6 @@ def own_ts(call: EventBatch) -> int | None:
         return None
     column = call.column(call.event.order)
     return None if column.null_count else int(times(column)[0])
-
-
-def first_ts(order: Type) -> int:
-    """What a called event gets that leaves its ts to the clock, before there is a clock."""
-    return time.time_ns() // 1000 if order.kind == "datetime" else 0
 
 
 def merged(calls: list[EventBatch], clock: int | None) -> list[EventBatch]:

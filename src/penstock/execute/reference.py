@@ -26,7 +26,7 @@ from penstock.declare import objects
 from penstock.declare.model import EventDef, Program, TableDef
 from penstock.errors import InputError
 from penstock.execute import intake
-from penstock.execute.called import first_ts
+from penstock.execute.clock import first_ts
 from penstock.execute.request import BatchRequest
 from penstock.execute.rounds import Rounds
 from penstock.execute.uncompiled import Key, Row
