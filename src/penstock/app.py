@@ -20,6 +20,7 @@ from penstock.plan.ir import Plan
 
 if TYPE_CHECKING:
     from penstock.database import Database
+    from penstock.serve.client import Connection
     from penstock.spark.typing import DataFrame, Outcomes, Source, StreamingQuery
 
 T = TypeVar("T")
@@ -121,6 +122,7 @@ class App(Declarations):
         background: bool = True,
         scrub: float | None = SCRUB,
         disk: Disk | None = None,
+        calls: bool = False,
     ) -> Database:
         """A database: in memory, or durable in a directory.
 
@@ -133,11 +135,12 @@ class App(Declarations):
             scrub: Hours between two slow passes over all files, beside the batches, for damage (`db.damage`,
                 `observe.Damage`); None for none.
             disk: How files are reached, for fault tests.
+            calls: Whether other processes of this machine may call (`connect`).
         """
         # numba looks for its cache as soon as a kernel is defined: not before somebody runs one.
         from penstock.database import Database
 
-        return Database(
+        database = Database(
             self.plan,
             path,
             log=log,
@@ -147,6 +150,20 @@ class App(Declarations):
             scrub=scrub,
             disk=disk,
         )
+        if calls:
+            try:
+                database.serve_calls()
+            except BaseException:
+                database.close()
+                raise
+        return database
+
+    def connect(self, state: str | os.PathLike[str]) -> Connection:
+        """Calls to whoever writes this state directory: another process of this machine, which has opened it, or
+        started its query, with `calls=True`."""
+        from penstock.serve.client import Connection
+
+        return Connection(self.plan.program, state)
 
     def reference(self) -> Reference:
         """The law's other side: the uncompiled functions, one by one, over dicts."""

@@ -18,21 +18,25 @@ memory ahead of the disk, so the database refuses further work until it is opene
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import observe
+from penstock.calls import AHEAD_S, Answer, Calls, notes_of
 from penstock.check.findings import Finding
 from penstock.declare.model import TableDef
 from penstock.declare.objects import Batch, Key, Rows, Table
 from penstock.engine import BatchRun, EncodedBatch, Engine
 from penstock.errors import InputError, StateError, committing, tell_committed
 from penstock.execute import intake
+from penstock.execute.called import merged
 from penstock.execute.intake import EventBatch
 from penstock.execute.memory import keep_what_is_freed
 from penstock.execute.outcomes import BatchOutcomes
@@ -42,12 +46,13 @@ from penstock.gate import Gate
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.plan.ir import Plan
 from penstock.schedule.policy import Policy
+from penstock.serve.server import Server
 from penstock.state.ages import NEVER
 from penstock.state.view import View
 from penstock.store.durable import DurableStore
 from penstock.store.memory import MemoryStore
 from penstock.store.protocol import Store
-from penstock.store.stream import StreamState
+from penstock.store.stream import StreamState, WaitingCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class IncomingBatch:
     stream: StreamState
     encoded: EncodedBatch
     watch: Stopwatch
+    called: list[EventBatch] | None = None  # of a version of calls: these, in order
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,7 @@ class PendingBatch:
     outcomes: pa.Table
     stored: Any  # the store's
     report: BatchReport
+    answers: list[Answer]  # of calls
 
 
 class Database:
@@ -95,6 +102,10 @@ class Database:
         self._view: View | None = None
         # It ran ahead: memory is ahead of what has happened by this one batch.
         self._pending: PendingBatch | None = None
+        self._turn = threading.Event()  # set where there is none
+        self._turn.set()
+        self._calls = Calls(self, self._store, self._gate)
+        self._path, self._server = None if path is None else Path(path).absolute(), cast("Server | None", None)
 
     # -- writing ----------------------------------------------------------------------------
 
@@ -126,16 +137,11 @@ class Database:
                 batch = batch()
             if self._pending is not None and self._pending.request != request:
                 self._go_back()
-            ready, version = self._pending or self._take(batch, request), self.version + 1
-            with committing(version, lambda: self._store.version == version):
-                with self._gate.whole():
-                    pending = ready if isinstance(ready, PendingBatch) else self._execute(ready, policy)
-                    self._commit(pending)
-                self._store.snapshot_if_due(self._engine.tables)
+            pending = self._happen(self._pending or self._take(batch, request), policy)
         try:
             observe.publish(pending.report)
         except BaseException as error:  # Ctrl-C: what subscribers raise goes no further
-            tell_committed(error, version, True)
+            tell_committed(error, pending.report.version, True)
             raise
         return pending.outcomes
 
@@ -147,12 +153,36 @@ class Database:
         Without offsets nothing tells the batch that is asked for from the one that was expected: then it is not run."""
         request = BatchRequest(id, source, offsets, watermark).checked()
         with self._gate.writing():
-            if offsets is None or self._pending is not None or not self._store.can_go_back:
+            if offsets is None or self._pending is not None or not self._store.can_go_back or self._calls.come:
                 return
             if self._stored(id, source, offsets) is None:
                 incoming = self._take(batch, request)
                 with self._gate.whole():
                     self._pending = self._execute(incoming, self._policy)
+                    self._turn.clear()
+
+    def call(self, event: object) -> dict[str, Any]:
+        """Run one event now, after all that has run and before all that has not; its outcome, every column of it.
+
+        Any thread may call. Calls that wait at the same time are one version, run in order of arrival and durable
+        before they are answered. An event whose transaction only reads sees the last version and makes none. An event
+        with a ts of its own waits its turn where there is a watermark. An id that was called before gives its first
+        outcome, as long as that version is retained.
+
+        Args:
+            event: `Look(seat="A1")`: of any type that a transaction takes; one with a `ps.order()` needs no ts.
+        """
+        return self._calls.call(event)
+
+    def serve_calls(self) -> None:
+        """Answer calls of other processes of this machine, until the database is closed."""
+        if self._path is None:
+            raise InputError(
+                f"app '{self.program.name}': a database in memory has no directory to find it by; to serve calls, open "
+                "it with a path"
+            )
+        if self._server is None:
+            self._server = Server(self.program, self.call, self._path)
 
     def warm(self) -> None:
         """Compile what the adaptive policy may choose, now and not when it is first worth it."""
@@ -278,14 +308,25 @@ class Database:
     # -- the end ----------------------------------------------------------------------------
 
     def close(self) -> None:
-        with self._gate.closing() as was_open:
-            if was_open:
-                try:
-                    self._scheduler.close()
-                    if self._pending is not None:
-                        self._store.forget(self._pending.stored)
-                finally:
-                    self._store.close(None if self._gate.broken or self._pending is not None else self._engine.tables)
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop()
+        try:
+            with self._gate.closing() as was_open:
+                if was_open:
+                    self._close()
+        finally:
+            if server is not None:
+                server.close()
+
+    def _close(self) -> None:
+        try:
+            self._scheduler.close()
+            self._calls.close()
+            if self._pending is not None:
+                self._store.forget(self._pending.stored)
+        finally:
+            self._store.close(None if self._gate.broken or self._pending is not None else self._engine.tables)
 
     def __enter__(self) -> Database:
         return self
@@ -299,6 +340,9 @@ class Database:
         watch = Stopwatch()
         events = intake.events(self.program, batch)
         watch.ends("intake")
+        return self._arrange(events, request, watch)
+
+    def _arrange(self, events: list[EventBatch], request: BatchRequest, watch: Stopwatch) -> IncomingBatch:
         events, late, stream = self._release(events, request)
         ordered = self._engine.order(events, late, self._clock)
         stream = stream.ran(ordered.ts)
@@ -306,6 +350,16 @@ class Database:
         encoded = self._engine.encode(ordered)
         watch.ends("encode")
         return IncomingBatch(request, events, late, stream, encoded, watch)
+
+    def _happen(self, ready: IncomingBatch | PendingBatch, policy: Policy) -> PendingBatch:
+        """The next version; durable on return."""
+        version = self.version + 1
+        with committing(version, lambda: self._store.version == version):
+            with self._gate.whole():
+                pending = ready if isinstance(ready, PendingBatch) else self._execute(ready, policy)
+                self._commit(pending)
+            self._store.snapshot_if_due(self._engine.tables)
+        return pending
 
     def _execute(self, incoming: IncomingBatch, policy: Policy) -> PendingBatch:
         """A batch run, and on disk; but it has not happened yet."""
@@ -315,17 +369,21 @@ class Database:
         outcomes = engine.outcomes(run)
         watch.ends("publish")
         events = without_late(incoming.events, incoming.late)
-        stored = self._store.prepare(engine.tables, events, outcomes, incoming.stream, incoming.request.id)
+        answers, stream = self._calls.answers(incoming.called, incoming.stream, outcomes.table)
+        notes = notes_of(incoming.called is not None, answers)
+        stored = self._store.prepare(engine.tables, events, outcomes, stream, incoming.request.id, notes)
         watch.ends("commit")
-        report = self._report(run, outcomes, incoming.stream, watch)
+        report = self._report(run, outcomes, stream, watch)
         engine.end_batch()
-        return PendingBatch(incoming.request, outcomes.table, stored, report)
+        return PendingBatch(incoming.request, outcomes.table, stored, report, answers)
 
     def _commit(self, pending: PendingBatch) -> None:
         begun = time.perf_counter()
         self._pending = None
+        self._turn.set()
         self._store.commit(pending.stored)
         self.last_batch, self._version = pending.report, pending.report.version
+        self._calls.committed(self._version, pending.answers)
         pending.report.seconds["commit"] += time.perf_counter() - begun
 
     def _go_back(self) -> None:
@@ -333,6 +391,7 @@ class Database:
         if self._pending is not None:
             with self._gate.whole():
                 pending, self._pending = self._pending, None
+                self._turn.set()
                 self._store.forget(pending.stored)
                 self._engine.tables, _ = self._store.recover()
 
@@ -353,12 +412,51 @@ class Database:
             stream = stream._replace(source=request.source, drained=self.version + 1)
         elif request.source is not None:
             stream = stream._replace(source=request.source, offsets=request.offsets)
+        if not request.flush and request.watermark != stream.watermark:
+            stream = stream._replace(watermark=request.watermark)
         return events, late, stream
 
     @property
     def _clock(self) -> int | None:
         """The highest ts that has run."""
         return self._store.stream.buffer.frontier
+
+    # -- for calls (calls.py) ---------------------------------------------------------------
+
+    def wait_for_turn(self) -> None:
+        self._turn.wait(AHEAD_S)
+
+    def go_back(self) -> None:
+        self._go_back()
+
+    def look(self, calls: list[EventBatch]) -> pa.Table:
+        engine, clock = self._engine, self._clock
+        ordered = engine.in_turn(merged(calls, clock), clock)
+        out = engine.outcomes(engine.run(engine.encode(ordered), self.version, Policy.serial())).table
+        with self._gate.whole():
+            engine.end_batch()
+        return out
+
+    def call_now(self, calls: list[EventBatch]) -> tuple[list[dict[str, Any]], BatchReport]:
+        watch, stream = Stopwatch(), self._store.stream
+        events = merged(calls, self._clock)
+        watch.ends("intake")
+        ordered = self._engine.in_turn(events, self._clock)
+        if ordered.timeless < ordered.count:
+            stream = stream.ran(ordered.ts.max(keepdims=True))
+        watch.ends("order")
+        encoded = self._engine.encode(ordered)
+        watch.ends("encode")
+        ready = IncomingBatch(BatchRequest(), events, None, stream, encoded, watch, calls)
+        pending = self._happen(ready, Policy.serial())
+        return [answer.outcome for answer in pending.answers], pending.report
+
+    def place(self, calls: list[EventBatch], waiting: tuple[WaitingCall, ...]) -> BatchReport:
+        stream = self._store.stream
+        request = BatchRequest(watermark=stream.delay)
+        ready = self._arrange(merged(calls, self._clock), request, Stopwatch())
+        kept = ready.stream._replace(watermark=stream.watermark, waiting=(*stream.waiting, *waiting))
+        return self._happen(replace(ready, stream=kept), self._policy).report
 
     def _report(self, run: BatchRun, outcomes: BatchOutcomes, stream: StreamState, watch: Stopwatch) -> BatchReport:
         summary = run.summary

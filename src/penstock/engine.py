@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.execute import called
 from penstock.execute.intake import EventBatch
 from penstock.execute.native import BatchContext, Kernel, Result
 from penstock.execute.order import OrderedBatch, order, titles
@@ -49,6 +50,7 @@ class Engine:
         self.plan, self.program = plan, plan.program
         self.kernel = kernel or Kernel(plan)
         self.tables = Tables(self.program)
+        self._expires = any(table.ttl is not None for table in self.program.tables)
         self._outcomes = Outcomes(self.program, self.reasons)
 
     @cached_property
@@ -68,19 +70,23 @@ class Engine:
     def order(self, events: list[EventBatch], late: list[Any] | None = None, clock: int | None = None) -> OrderedBatch:
         return order(self.program, events, late, clock)
 
+    def in_turn(self, calls: list[EventBatch], clock: int | None) -> OrderedBatch:
+        """Events that were called, in order of arrival. clock: the highest ts that ran before them."""
+        return called.in_turn(self.program, calls, clock)
+
     def encode(self, ordered: OrderedBatch) -> EncodedBatch:
         return EncodedBatch(ordered, self.kernel.encode(self.tables, ordered))
 
     def run(self, batch: EncodedBatch, version: int, policy: Policy) -> BatchRun:
         context = self._begin(batch, version)
         summary = self.scheduler.run(context, policy)
-        self.tables.expire(batch.ordered.clock_after, version)
+        self._expire(batch.ordered, version)
         return BatchRun(version, batch.ordered, context.result, summary)
 
     def replay(self, batch: EncodedBatch, version: int) -> None:
         """Run a batch of the log again, for its changes alone."""
         self.kernel.run(self._begin(batch, version))
-        self.tables.expire(batch.ordered.clock_after, version)
+        self._expire(batch.ordered, version)
 
     def outcomes(self, run: BatchRun) -> BatchOutcomes:
         return self._outcomes.table(run.ordered, run.result, self.tables.strings, run.version)
@@ -98,6 +104,10 @@ class Engine:
 
     def _begin(self, batch: EncodedBatch, version: int) -> BatchContext:
         return self.kernel.begin(self.tables, batch.ordered, batch.lanes, version)
+
+    def _expire(self, ordered: OrderedBatch, version: int) -> None:
+        if self._expires:
+            self.tables.expire(ordered.clock_after, version)
 
     def _record(self, table: Any, row: int) -> str:
         key = table.arrow(np.array([row]), self.tables.strings, keys_only=True).to_pylist()[0]

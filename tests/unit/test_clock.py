@@ -119,3 +119,48 @@ def test_what_is_no_clock_is_refused_with_words() -> None:
 
     with pytest.raises(ps.PenstockError, match="only inside a transaction"):
         ps.now()
+
+
+def test_a_call_before_the_first_clock_has_none_and_one_behind_it_has_that() -> None:
+    app = ps.App("calls")
+
+    @app.table(ttl=10)
+    class Seen:
+        id: int = ps.key()
+        times: int = 0
+
+    @app.event
+    class Tick:
+        ts: int = ps.order()
+
+    @app.event
+    class Look:
+        id: int
+
+    @app.event
+    class Note:
+        id: int
+
+    @app.transaction
+    def tick(e: Tick) -> dict[str, int]:
+        return {"now": ps.now()}
+
+    @app.transaction
+    def look(e: Look) -> dict[str, int]:
+        return {"now": ps.now(), "times": Seen.get(e.id).times}
+
+    @app.transaction
+    def note(e: Note) -> dict[str, int]:
+        Seen.get(e.id).times += 1
+        return {"times": Seen[e.id].times}
+
+    with app.open() as db, app.reference() as reference:
+        found = []
+        for one in (db, reference):
+            rows = [one.call(Look(id=1)), one.call(Note(id=1)), one.call(Tick(ts=-(2**63)))]
+            rows += [one.call(Look(id=1)), one.call(Note(id=2)), one.call(Tick()), one.call(Tick(ts=3))]
+            rows += [one.call(Look(id=1)), one.call(Look(id=2)), one.call(Note(id=1)), one.call(Note(id=2))]
+            found.append([*rows, *one.run([Tick(ts=12), Tick(ts=13)]).to_pylist(), one.call(Look(id=1))])
+        assert found[0] == found[1]
+        assert [row["reason"] for row in found[0][:4]] == ["no clock yet", None, None, None]
+        assert [row["times"] for row in found[0] if row["times"] is not None] == [1, 1, 1, 1, 0, 2, 1, 0]

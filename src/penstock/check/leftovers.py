@@ -13,13 +13,13 @@ from pathlib import Path
 from penstock.check.findings import Finding, problem_of
 from penstock.check.verify import snapshot_files
 from penstock.commit.disk import Disk
-from penstock.commit.identity import BESIDE, DRAINED, IDENTITY, LOG, SNAPSHOTS, UNFINISHED
+from penstock.commit.identity import BESIDE, CALLS, DRAINED, IDENTITY, LOG, SNAPSHOTS, UNFINISHED
 from penstock.commit.lock import LOCK, OWNER, writer_tag
 from penstock.commit.scan import HEAD, Head, head_bytes, read_head
 from penstock.commit.snapshot import REMOVED
 from penstock.errors import StateError
 
-OURS = UNFINISHED | BESIDE | {IDENTITY, HEAD, LOCK, OWNER, DRAINED}
+OURS = UNFINISHED | BESIDE | {IDENTITY, HEAD, LOCK, OWNER, DRAINED, CALLS}
 # What is written before the first commit, and what an older Penstock wrote: it says as little as a head that is lost.
 _EMPTY = (head_bytes(0, ""), b"%012d %08x\n" % (0, zlib.crc32(b"%012d" % 0)))
 _DEAD = "was left by a writer that died"
@@ -54,7 +54,7 @@ def leftovers(disk: Disk, path: Path) -> Iterator[Finding]:
 
 def all_files(disk: Disk, path: Path) -> Iterator[tuple[str, int]]:
     """Every file but those that a query keeps beside the state, and its size."""
-    top = [name for name in names(disk, path) if name not in BESIDE | {LOG, SNAPSHOTS}]
+    top = [name for name in names(disk, path) if name not in BESIDE | {LOG, SNAPSHOTS, CALLS}]
     log = [f"{LOG}/{name}" for name in names(disk, path / LOG)]
     folders = [f"{SNAPSHOTS}/{name}" for name in names(disk, path / SNAPSHOTS)]
     tables = [f"{folder}/{name}" for folder in folders for name in names(disk, path / folder)]

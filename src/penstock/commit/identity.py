@@ -32,6 +32,7 @@ UNFINISHED = {"writer.lock", "writer.json", "writer.json.tmp", "penstock.json.tm
 # What a streaming query keeps beside the state; it may be there before the first batch opens the directory.
 BESIDE = {"checkpoint", "sources"}
 DRAINED = "drained"  # what it notes at its end
+CALLS = "calls.sock"  # a socket that is there while calls are served; a writer that was killed leaves it behind
 
 
 @dataclass(frozen=True, slots=True)

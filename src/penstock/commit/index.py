@@ -74,6 +74,11 @@ class Index:
         with self._mutex:
             return min(self._ids, default=None)
 
+    @property
+    def oldest_version(self) -> int:
+        with self._mutex:
+            return min((e.version for e in self._entries.values() if e.kind == "batch"), default=self.version + 1)
+
     def has_snapshot(self) -> bool:
         """Of the newest commit, that is."""
         return self.seq == 0 or self.seq in self._snapshots

@@ -285,6 +285,11 @@ class Journal:
         return self._index.version
 
     @property
+    def oldest_version(self) -> int:
+        """The oldest one that is retained; the next one, where there is none."""
+        return self._index.oldest_version
+
+    @property
     def last_id(self) -> int | None:
         """The newest batch id, or None before the first."""
         return self._index.last_id

@@ -99,7 +99,7 @@ class Field:
 class EventDef:
     name: str
     fields: tuple[Field, ...]
-    order: str | None  # the field that places the event in time; None: it is emitted, and does not come from outside
+    order: str | None  # the field that places the event in time; None: it is emitted or called, and not streamed
     id: str | None  # the field that breaks ties
     # Every batch asks for these, so they are made once.
     _arrow: pa.Schema = field(init=False, repr=False, compare=False)
@@ -150,6 +150,8 @@ class Program:
     returns: tuple[tuple[str, Type], ...] = field(default=())
     # None where nothing is emitted; filled by the planner.
     flow: Flow | None = None
+    # The events whose transactions only read; filled by the planner.
+    reading: frozenset[str] = frozenset()
     # Every batch asks for these by an event's name, so they are made once.
     _kinds: dict[str, int] = field(init=False, repr=False, compare=False)
     _by_event: dict[str, TransactionDef] = field(init=False, repr=False, compare=False)

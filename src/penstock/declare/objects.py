@@ -145,8 +145,6 @@ class EventType:
         unknown = [n for n in values if n not in names]
         if unknown:
             raise InputError(f"event '{self.definition.name}' has no field '{unknown[0]}'; it has {', '.join(names)}")
-        if self.definition.order is not None and values.get(self.definition.order) is None:
-            raise InputError(f"event '{self.definition.name}' needs its order field '{self.definition.order}'")
         return Event(self.definition, {n: values.get(n) for n in names})
 
     def __repr__(self) -> str:

@@ -1,20 +1,23 @@
 """A batch of an app that emits, while it runs: its rows of outcomes, and its queues, which both may have to grow.
 
 A row is one step of a round: which event of the batch is its root, and which of the steps it is. The queue of an event
-that a transaction takes is used anew in each round; an output's goes on through the batch.
+that a transaction takes is used anew in each round; an output's goes on through the batch. An event that can be emitted
+may be called as well: then it is the root of its round, and lies in its queue behind the room for what is emitted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from penstock.declare.model import Program
 from penstock.execute.codegen.layout import FULL_QUEUES, FULL_ROWS, Argument
+from penstock.execute.order import OrderedBatch
 from penstock.state.lanes import dtype
 
+Lanes: TypeAlias = dict[str, Any]
 _QUEUE = 64  # events that a queue has room for at first
 
 
@@ -36,9 +39,9 @@ class Output:
 
 
 class FlowRun:
-    def __init__(self, program: Program, arguments: tuple[Argument, ...], count: int) -> None:
-        self._program = program
-        rows = 2 * count + 1
+    def __init__(self, program: Program, arguments: tuple[Argument, ...], batch: OrderedBatch, lanes: Lanes) -> None:
+        self._program, self._kind, self._pos = program, batch.kind, batch.pos
+        rows = 2 * batch.count + 1
         self._rows = {a.name: np.zeros(rows, _dtype(a)) for a in arguments if a.owner in ("rows", "out")}
         self._queues: dict[int, dict[str, Any]] = {}
         for a in arguments:
@@ -49,9 +52,13 @@ class FlowRun:
         self._used = np.zeros(1 + len(program.events), np.int64)
         self._room = np.full(self._used.size, _QUEUE, np.int64)
         self._room[0] = rows
+        called = [number for number in self._queues if program.events[number] in [a.event for a in batch.arrived]]
+        self._called = {number: {name: lanes[name] for name in self._queues[number]} for number in called}
+        for number in called:
+            self._lay_behind(number, _QUEUE)
 
     def arguments(self) -> dict[str, Any]:
-        out = {"used": self._used, "room": self._room, **self._rows}
+        out = {"used": self._used, "room": self._room, "pos": self._pos, **self._rows}
         for lanes in self._queues.values():
             out |= lanes
         return out
@@ -63,6 +70,19 @@ class FlowRun:
         for name, lane in lanes.items():
             lanes[name] = np.concatenate([lane, np.zeros_like(lane)])
         self._room[number] *= 2
+        if number - 1 in self._called:
+            self._lay_behind(number - 1, int(self._room[number]) // 2)
+
+    def _lay_behind(self, number: int, more: int) -> None:
+        """Called events lie behind the room for those that are emitted, which has grown by so many."""
+        room, lanes = int(self._room[number + 1]), self._queues[number]
+        for name, called in self._called[number].items():
+            emitted = lanes[name][:room]
+            if name.startswith("ok"):  # empty where all are given, as what is emitted is
+                lanes[name] = np.concatenate([np.ones(room, np.bool_), called]) if called.size else called
+            else:
+                lanes[name] = np.concatenate([emitted, called])
+        self._pos = np.where(self._kind == number, self._pos + more, self._pos)
 
     def code(self) -> Any:
         return self._of_rows("code")

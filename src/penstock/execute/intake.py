@@ -1,5 +1,6 @@
 """The Arrow border: what a user hands in, as Arrow tables of exactly the declared shape.
 
+    call(event)                    called()   EventBatch of one row, whose ts may be null
     run(batch)                     events()   [EventBatch(event, table, arrival), ...]
       [Transfer(...), Top(...)]   --------->    one for each type of event in the batch;
       {Transfer: table, ...}                    arrival is each row's place in the batch
@@ -14,8 +15,8 @@ of the right types passes without a copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,17 +43,39 @@ class EventBatch:
         return self.table.column(self.event.place(name))
 
 
-def events(program: Program, batch: Any, *, sound: bool = False) -> list[EventBatch]:
+def events(program: Program, batch: Any, *, sound: bool = False, called: bool = False) -> list[EventBatch]:
     """The batch by type of event; InputError if any of it cannot be taken. sound: tables whose values were looked at
-    before, since they come from a log."""
+    before, since they come from a log. called: of a version that calls made."""
     if isinstance(batch, Mapping):
-        return _from_tables(program, batch, sound)
+        return _from_tables(program, batch, sound, called)
     if isinstance(batch, Event | str) or _is_arrow(batch) or not isinstance(batch, Iterable):
         raise InputError(
             f"app '{program.name}': a batch is a list of events or a dict of tables, {{Transfer: table}}; "
             f"got {type(batch).__name__}"
         )
     return _from_events(program, list(batch))
+
+
+def called(program: Program, event: Any) -> EventBatch:
+    """The event of one call: an event, or its name and a table of one row. Its ts may be null: it runs at the clock."""
+    who = f"app '{program.name}'"
+    name, data = event if isinstance(event, tuple) else (getattr(event, "definition", None), event)
+    if not isinstance(event, Event | tuple):
+        raise InputError(f"{who}: {event!r} is not an event, and only an event is called; make one as Transfer(id=7)")
+    definition = _event(program, name, who, called=True)
+    where = f"event '{definition.name}'"
+    if isinstance(data, Event):
+        needed = () if definition.id is None else (definition.id,)
+        table = _table_of_values(definition, [data.values], needed, lambda _: where)
+    else:
+        if data.num_rows != 1 or not data.schema.equals(definition.arrow()):
+            has = ", ".join(f"{f.name}: {f.type}" for f in data.schema)
+            raise InputError(
+                f"{where} was called with {data.num_rows} row(s) of other fields than it has in app '{program.name}': "
+                f"{has}; call it with the code that the writer runs"
+            )
+        table = _event_table(replace(definition, order=None), data.combine_chunks(), where, sound=False)
+    return EventBatch(definition, table, np.zeros(1, np.int64))
 
 
 def rows(table: TableDef, rows: Any) -> pa.Table:
@@ -102,37 +125,44 @@ def _from_events(program: Program, batch: list[Any]) -> list[EventBatch]:
             _event(program, event.definition, f"event {i}")
         places[event.definition.name].append(i)
     return [
-        EventBatch(event, _table_of_values(event, [batch[i].values for i in at], at), np.array(at, np.int64))
+        EventBatch(event, _table_of_given(event, [batch[i].values for i in at], at), np.array(at, np.int64))
         for event, at in ((found[name], at) for name, at in places.items())
     ]
 
 
-def _table_of_values(event: EventDef, records: list[dict[str, Any]], places: list[int] | range) -> pa.Table:
+def _table_of_given(event: EventDef, records: list[dict[str, Any]], places: list[int] | range) -> pa.Table:
+    return _table_of_values(event, records, (event.order, event.id), lambda i: f"event {places[i]} ({event.name})")
+
+
+def _table_of_values(
+    event: EventDef, records: list[dict[str, Any]], needed: tuple[str | None, ...], who: Callable[[int], str]
+) -> pa.Table:
+    """needed: the fields that are never null. who: opens the message about a record."""
     arrays = []
     for f in event.fields:
 
         def where(i: int, name: str = f.name) -> str:
-            return f"event {places[i]} ({event.name}), field '{name}'"
+            return f"{who(i)}, field '{name}'"
 
         data = [r.get(f.name) for r in records]
         array = values(data, f.type, where=where)
-        if f.name in (event.order, event.id) and array.null_count:
+        if f.name in needed and array.null_count:
             raise InputError(f"{where(_first_null(array))}: is null; every {event.name} needs its {f.name}")
         arrays.append(array)
     return pa.Table.from_arrays(arrays, schema=event.arrow())
 
 
-def _from_tables(program: Program, batch: Mapping[Any, Any], sound: bool) -> list[EventBatch]:
+def _from_tables(program: Program, batch: Mapping[Any, Any], sound: bool, called: bool) -> list[EventBatch]:
     out: list[EventBatch] = []
     start = 0
     for who, data in batch.items():
-        event = _event(program, who, f"app '{program.name}'")
+        event = _event(program, who, f"app '{program.name}'", called=called)
         where = f"event '{event.name}'"
         if any(a.event is event for a in out):
             raise InputError(f"{where} is given twice in one batch; give it one table")
         if _is_dicts(data):
             _refuse_unknown(where, "field", data, {f.name for f in event.fields})
-            table = _table_of_values(event, data, range(len(data)))
+            table = _table_of_given(event, data, range(len(data)))
         else:
             table = _event_table(event, _arrow(data, where), where, sound)
         out.append(EventBatch(event, table, np.arange(start, start + table.num_rows, dtype=np.int64)))
@@ -163,18 +193,18 @@ def _is_right(event: EventDef, data: pa.Table) -> bool:
     return not any(data.column(event.place(name)).null_count for name in (event.order, event.id) if name)
 
 
-def _event(program: Program, who: Any, where: str) -> EventDef:
-    """The event of this program that the user named."""
+def _event(program: Program, who: Any, where: str, *, called: bool = False) -> EventDef:
+    """The event of this program that the user named. called: one without a place in time will do."""
     definition = who.definition if isinstance(who, EventType) else who
     name = definition.name if isinstance(definition, EventDef) else str(definition)
     event = program.event(name)
     if event is None or (isinstance(definition, EventDef) and definition is not event and definition != event):
         declared = ", ".join(e.name for e in program.events) or "none"
         raise InputError(f"{where}: '{name}' is not an event of app '{program.name}'; its events are {declared}")
-    if event.order is None:
+    if event.order is None and not called:
         raise InputError(
-            f"{where}: event '{name}' has no place in time, so it can only be emitted; to stream it, write one of its "
-            "fields as `ts: int = ps.order()`"
+            f"{where}: event '{name}' has no place in time, so it can only be emitted or called: db.call({name}(...)); "
+            "to stream it, write one of its fields as `ts: int = ps.order()`"
         )
     if program.transaction_of(event) is None:
         raise InputError(f"{where}: event '{name}' has no transaction; declare one: def f(e: {name})")

@@ -92,7 +92,8 @@ class Kernel:
         self._arguments = itemgetter(*self.layout.names)
         tables = range(len(plan.program.tables))
         self._parts = tuple((a.name, a.of, a.part) for number in tables for a in table_arguments(plan, number))
-        self._fields = _fields(plan, self.layout.arguments)
+        self._fields = _fields(plan, self.layout.arguments, "event")
+        self._queued = _fields(plan, self.layout.arguments, "queue")  # which may come from outside too, by a call
         self._returns = [(f"o{k}", f"h{k}", dtype(t)) for k, (_, t) in enumerate(plan.program.returns)]
         self._literals = pa.array(self.layout.literals, pa.string())
         self._log = _log(LOG_SIZE)
@@ -146,6 +147,9 @@ class Kernel:
                 lanes |= field.absent
         if self.plan.uses_clock:
             lanes[CLOCK.name] = clocks(batch)
+        for field in self._queued:
+            if field.event in given:
+                field.put(lanes, given[field.event], tables)
         return lanes
 
     def begin(self, tables: Tables, batch: OrderedBatch, lanes: dict[str, Any], number: int) -> BatchContext:
@@ -164,7 +168,7 @@ class Kernel:
         self, tables: Tables, batch: OrderedBatch, lanes: dict[str, Any], number: int, literals: Any
     ) -> BatchContext:
         fixed = {"batch": number, "kind": batch.kind, "pos": batch.pos, "literals": literals}
-        flow = FlowRun(self.plan.program, self.layout.arguments, batch.count)
+        flow = FlowRun(self.plan.program, self.layout.arguments, batch, lanes)
         return BatchContext(tables, _NOTHING, self._parts, fixed | lanes, batch.count, flow)
 
     def run(self, running: BatchContext, start: int = 0, stop: int | None = None) -> None:
@@ -223,11 +227,11 @@ class _Field:
         lanes[self.valid], lanes[self.offsets] = _lane(valid), _lane(offsets)
 
 
-def _fields(plan: Plan, arguments: tuple[Argument, ...]) -> tuple[_Field, ...]:
-    """The fields behind those arguments that come from events."""
+def _fields(plan: Plan, arguments: tuple[Argument, ...], owner: str) -> tuple[_Field, ...]:
+    """The fields behind those arguments that come from events, or lie in queues of them."""
     found: dict[tuple[str, str], dict[str, Argument]] = {}
     for argument in arguments:
-        if argument.owner == "event":
+        if argument.owner == owner and argument.part != "from":
             part, name = argument.part.split(" ")
             found.setdefault((argument.of, name), {})[part] = argument
     events = {e.name: e for e in plan.program.events}

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.declare.model import MAX_EVENTS, Program
 from penstock.execute.intake import EventBatch
+from penstock.state.ages import NEVER
 from penstock.state.arrow import one_chunk, times
 from penstock.state.jit import kernel
 
@@ -30,6 +31,7 @@ class OrderedBatch:
     ts: Any  # int64
     place: Any  # int64: which row of all tables, one after the other; None where that is the order already
     clock: int | None = None  # the highest ts that had run before
+    timeless: int = 0  # how many of the first have no ts: calls that came before there was a clock
 
     @property
     def count(self) -> int:
@@ -38,10 +40,8 @@ class OrderedBatch:
     @property
     def clock_after(self) -> int | None:
         """The highest ts that has run behind it."""
-        if not self.count:
-            return self.clock
-        last = int(self.ts[-1])
-        return last if self.clock is None else max(last, self.clock)
+        ran = [int(self.ts[self.timeless :].max())] if self.count > self.timeless else []
+        return max([*ran, *([] if self.clock is None else [self.clock])], default=None)
 
 
 _RADIX_BITS = 11
@@ -181,12 +181,14 @@ def order(
 
 
 def clocks(batch: OrderedBatch) -> Any:
-    """The clock at each event: the highest ts that has run, its own included. Behind them 1, for there is one. Late
-    events do not run, and are below."""
-    out = np.ones(batch.count + 1, np.int64)
-    np.maximum.accumulate(batch.ts, out=out[:-1])
+    """The clock at each event: the highest ts that has run, its own included. Late events do not run, and are below.
+    Behind them, how many of the first have none: it is NEVER there."""
+    out = np.full(batch.count + 1, NEVER, np.int64)
+    now = out[batch.timeless : -1]
+    np.maximum.accumulate(batch.ts[batch.timeless :], out=now)
     if batch.clock is not None:
-        np.maximum(out[:-1], batch.clock, out=out[:-1])
+        np.maximum(now, batch.clock, out=now)
+    out[-1] = batch.timeless
     return out
 
 

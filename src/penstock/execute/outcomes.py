@@ -92,7 +92,7 @@ class Outcomes:
         bits, counts = np.zeros((n + 7) // 8, np.uint8), np.zeros(1 + len(self._reasons), np.int64)
         late = _tell(kind, result.code, self._numbers, version, texts, versions, bits, counts)
         ended = counts.tolist()
-        root = [_lane(self._ts_type, ts), *([] if self._id_type is None else [self._ids(batch, steps)])]
+        root = [self._times(batch, ts, steps), *([] if self._id_type is None else [self._ids(batch, steps)])]
         root += [] if steps is None else [_lane(_INT32, steps.step)]
         columns = [
             _text(texts[0], self._transactions),
@@ -105,6 +105,14 @@ class Outcomes:
             columns.append(to_arrow(values, type_, strings, None if _keep(given, result.code) == n else given))
         emitted = {name: self._output(name, output, root, strings, version) for name, output in result.outputs.items()}
         return BatchOutcomes(pa.Table.from_arrays(columns, schema=self.schema), ended, late, emitted)
+
+    def _times(self, batch: OrderedBatch, ts: Any, steps: Steps | None) -> pa.Array:
+        """Null where a call came before there was a clock."""
+        if not batch.timeless:
+            return _lane(self._ts_type, ts)
+        has = (np.arange(ts.size) if steps is None else steps.root) >= batch.timeless
+        bits = pa.py_buffer(np.packbits(has, bitorder="little"))
+        return pa.Array.from_buffers(self._ts_type, ts.size, [bits, pa.py_buffer(ts)])
 
     def _output(self, name: str, output: Output, root: list[pa.Array], strings: Strings, version: int) -> pa.Table:
         event = self.program.event(name)

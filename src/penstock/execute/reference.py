@@ -4,6 +4,7 @@
     one round   an event and what it causes: body(event) -> convert what it returns -> checks; on an abort, put back
                 what it touched (rounds.py)
     one batch   what is due of it and of what was held back, sorted by (ts, has an id, id, arrival), each as above
+    one call    an event that runs now, after all that has run and before all that has not
 
 This is what every other way of running a batch must equal, so it is written to be read and not to
 be fast. It shares only the Arrow border (intake) and the outcomes' columns with the engine. What a
@@ -26,6 +27,7 @@ from penstock.declare.model import EventDef, Program, TableDef
 from penstock.declare.types import DATETIME
 from penstock.errors import InputError
 from penstock.execute import intake
+from penstock.execute.clock import first_ts
 from penstock.execute.request import BatchRequest
 from penstock.execute.rounds import Rounds
 from penstock.execute.uncompiled import Key, Row
@@ -42,8 +44,8 @@ class Arrival:
     place: tuple[Any, ...]  # ts, has an id, id, arrival: what events are ordered by
 
     @property
-    def ts(self) -> int:
-        return int(self.place[0])
+    def ts(self) -> float:
+        return float(self.place[0]) if self.place[0] == _NEVER else int(self.place[0])
 
 
 _EPOCH, _MICROSECOND = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC), datetime.timedelta(microseconds=1)
@@ -60,6 +62,10 @@ class Reference:
         self._rounds = Rounds(program, self._tables)
         self._emitted: list[tuple[str, dict[str, Any]]] = []  # by the last batch: an output and its row
         self._outcomes: dict[Any, pa.Table] = {}  # by batch id
+        self._versions: dict[int, pa.Table] = {}  # the outcomes of each
+        self._called: dict[Any, int] = {}  # what has been called: an event's name and id -> which arrival that is
+        self._answers: dict[int, dict[str, Any]] = {}  # the outcomes of events that were called, by arrival
+        self._watermark: int | None = None  # of the last batch
         self._arrived = 0  # events so far
         self._highest: float = _NEVER  # ts that has arrived
         self._clock: float = _NEVER  # the highest ts that has run
@@ -87,16 +93,43 @@ class Reference:
         if id is not None and id in self._outcomes:
             return self._outcomes[id]
         new = self._arrive(intake.events(self.program, batch))
-        self.version += 1
-        self._emitted = []
-        late, due = self._due(new, watermark, flush)
-        rows = [self._outcome(one) | {"step": 0, "status": "late"} for one in late]
-        for one in due:
-            rows += self._execute(one)
-        out = _table(rows, self.program.outcomes())
+        self._watermark = self._watermark if flush else watermark
+        out = self._run(*self._due(new, watermark, flush))
         if id is not None:
             self._outcomes[id] = out
         return out
+
+    def call(self, event: Any) -> dict[str, Any] | None:
+        """Run one event now, as a version of its own; its outcome. One that only reads makes no version; one with a ts
+        of its own waits where there is a watermark, and is None until then. An id that was called before changes
+        nothing and gives its outcome again."""
+        taken = intake.called(self.program, event)
+        definition, values = taken.event, taken.table.to_pylist()[0]
+        has_ts = definition.order is not None and values[definition.order] is not None
+        reads = definition.name in self.program.reading and not has_ts
+        key = None if definition.id is None or reads else (definition.name, values[definition.id])
+        if key is None or key not in self._called:
+            if definition.order is not None and not has_ts:
+                values[definition.order] = self._first() if self._clock == _NEVER else self._now()
+            if key is not None:
+                self._called[key] = self._arrived
+            number, one = self._arrived, self._arrival(definition, values, self._arrived)
+            if reads:
+                row = self._outcome(one) | self._rounds.run(definition, values, self._now())[0][0]
+                return self._told(row)
+            self._arrived += 1
+            self._answers[number] = {}
+            if has_ts and self._watermark is not None:
+                self._run(*self._due([one], self._watermark, flush=False))
+            else:
+                self._clock = max(self._clock, one.ts)
+                self._highest = max(self._highest, self._clock)
+                self._run([], [one])
+        return self._answers[number if key is None else self._called[key]] or None
+
+    def outcomes(self, version: int) -> pa.Table:
+        """The outcomes of a version."""
+        return self._versions[version]
 
     def emitted(self, event: Any) -> pa.Table:
         """What the last batch emitted of an output."""
@@ -134,11 +167,37 @@ class Reference:
         for one in arrived:
             event = one.event
             for values, number in zip(one.table.to_pylist(), one.arrival.tolist(), strict=True):
-                id_ = values[event.id] if event.id else 0
-                place = _time(values[str(event.order)]), event.id is not None, id_, self._arrived + number
-                out.append(Arrival(event, values, place))
+                out.append(self._arrival(event, values, self._arrived + number))
         self._arrived += len(out)
         return out
+
+    def _arrival(self, event: EventDef, values: dict[str, Any], number: int) -> Arrival:
+        ts = self._clock if event.order is None else _time(values[event.order])
+        return Arrival(event, values, (ts, event.id is not None, values[event.id] if event.id else 0, number))
+
+    def _run(self, late: list[Arrival], due: list[Arrival]) -> pa.Table:
+        """The next version."""
+        self.version += 1
+        self._emitted = []
+        rows = []
+        for one in late:
+            rows.append(self._outcome(one) | {"step": 0, "status": "late"})
+            self._answer(one, rows[-1])
+        for one in due:
+            ran = self._execute(one)
+            self._answer(one, ran[0])
+            rows += ran
+        self._versions[self.version] = _table(rows, self.program.outcomes())
+        return self._versions[self.version]
+
+    def _answer(self, one: Arrival, row: dict[str, Any]) -> None:
+        if one.place[3] in self._answers:
+            self._answers[one.place[3]] = self._told(row)
+
+    def _told(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Every column of an outcome."""
+        told: dict[str, Any] = _table([row], self.program.outcomes()).to_pylist()[0]
+        return told
 
     def _due(self, new: list[Arrival], watermark: int | None, flush: bool) -> tuple[list[Arrival], list[Arrival]]:
         """What of a batch is late, and what runs now of it and of what was held, each in order; the rest is held."""
@@ -156,10 +215,16 @@ class Reference:
         assert transaction is not None
         return {
             "transaction": transaction.name,
-            "ts": one.values[str(one.event.order)],
+            "ts": self._now() if one.event.order is None else one.values[one.event.order],
             "id": one.values[one.event.id] if one.event.id else None,
             "version": self.version,
         }
+
+    def _first(self) -> Any:
+        """What a called event gets that leaves its ts to the clock, before there is a clock."""
+        order = self.program.order_type()
+        assert order is not None
+        return _EPOCH + first_ts(order) * _MICROSECOND if order.kind == "datetime" else first_ts(order)
 
     def _execute(self, one: Arrival) -> list[dict[str, Any]]:
         """Run one event and all that it causes; the rows of their outcomes."""

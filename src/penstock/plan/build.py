@@ -10,7 +10,7 @@ from penstock.declare.model import CheckDef, Program, TableDef, TransactionDef
 from penstock.declare.objects import Udf
 from penstock.declare.types import DATETIME, FLOAT, Type
 from penstock.errors import DeclarationError
-from penstock.plan.flow import flow_of, refuse_columns
+from penstock.plan.flow import flow_of, only_reads, refuse_columns
 from penstock.plan.ir import ROW, Block, CheckPlan, Plan, TransactionPlan
 from penstock.plan.lower import Lowering
 from penstock.plan.passes import PASSES
@@ -76,8 +76,8 @@ def _locals(body: bodies.Body) -> frozenset[str]:
 
 
 def agree(program: Program, lowered: list[Lowered]) -> Program:
-    """The program with the types of its returned fields: what all transactions return under a name meets; and with its
-    flow."""
+    """The program with the types of its returned fields: what all transactions return under a name meets; its flow,
+    and with what only reads."""
     fields: dict[str, tuple[Type, str]] = {}
     for one in lowered:
         for name, type_, line in one.returns:
@@ -95,7 +95,9 @@ def agree(program: Program, lowered: list[Lowered]) -> Program:
                 )
             fields[name] = (met, by)
     returns = tuple((name, type_) for name, (type_, _) in fields.items())
-    return replace(program, returns=returns, flow=flow_of(program, [one.plan for one in lowered]))
+    plans = [one.plan for one in lowered]
+    reading = frozenset(plan.event for plan in plans if only_reads(plan))
+    return replace(program, returns=returns, flow=flow_of(program, plans), reading=reading)
 
 
 def _refuse_units(program: Program) -> None:

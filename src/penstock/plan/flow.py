@@ -34,6 +34,11 @@ def emits(plan: TransactionPlan) -> list[Op]:
     return [op for op in plan.block.walk() if op.code == "emit"]
 
 
+def only_reads(plan: TransactionPlan) -> bool:
+    """Whether a transaction can neither write a record nor emit an event, whatever its event says."""
+    return not any(op.traits.writes or op.code == "emit" for op in plan.block.walk())
+
+
 def _ranked(edges: dict[str, list[str]], plans: Sequence[TransactionPlan]) -> tuple[str, ...]:
     left = list(edges)
     ranked: list[str] = []

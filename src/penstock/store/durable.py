@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -53,7 +54,7 @@ class DurableStore:
                 f"app '{program.name}' cannot log its input: it has a udf whose code cannot be compared with that of a "
                 'later process, which would have to run the input again; open it with log="changes"'
             )
-        self._engine, self._log = engine, log
+        self._engine, self._log, self.retain = engine, log, retain
         self.stream = StreamState()
         self._journal = Journal.open(
             path,
@@ -124,11 +125,17 @@ class DurableStore:
         return self._log == "changes"
 
     def prepare(
-        self, tables: Tables, events: list[EventBatch], outcomes: BatchOutcomes, stream: StreamState, id: int | None
+        self,
+        tables: Tables,
+        events: list[EventBatch],
+        outcomes: BatchOutcomes,
+        stream: StreamState,
+        id: int | None,
+        notes: dict[str, Any],
     ) -> Any:
         """A batch that has run, on disk; it is committed, or forgotten, before anything else is written."""
         parts = replay.input_parts(events) if self._log == "input" else replay.changes_parts(tables)
-        header = {"kind": "batch", "id": id, **self._plan(), **stream.header()}
+        header = {"kind": "batch", "id": id, **notes, **self._plan(), **stream.header()}
         parts |= {part(EMITTED, name): to_log(table) for name, table in outcomes.emitted.items() if table.num_rows}
         return self._journal.prepare(header, {**parts, **stream.parts(), OUTCOMES: to_log(outcomes.table)}), stream
 
@@ -159,6 +166,13 @@ class DurableStore:
         segment = self._journal.batch(version, [part(EMITTED, event)])
         found = segment.parts.get(part(EMITTED, event))
         return None if found is None else from_log(found, version, behind="step")
+
+    def answered(self) -> Iterator[tuple[int, pa.Table, list[Any]]]:
+        newest = self._journal.version
+        for version in range(max(self._journal.oldest_version, newest - self.retain + 1), newest + 1):
+            calls = self._journal.batch(version, ()).header.get("calls")
+            if calls:
+                yield version, self.outcomes_of(version), calls
 
     def view(self, version: int) -> View:
         follower = self._replay()

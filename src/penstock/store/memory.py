@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ _KEPT = 100
 class MemoryStore:
     can_go_back = False
     damage: tuple[Finding, ...] = ()
+    retain = _KEPT
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self._program = engine, engine.program
@@ -49,7 +51,13 @@ class MemoryStore:
         )
 
     def prepare(
-        self, tables: Tables, events: list[EventBatch], outcomes: BatchOutcomes, stream: StreamState, id: int | None
+        self,
+        tables: Tables,
+        events: list[EventBatch],
+        outcomes: BatchOutcomes,
+        stream: StreamState,
+        id: int | None,
+        notes: dict[str, Any],
     ) -> Any:
         return outcomes, stream, id
 
@@ -78,6 +86,9 @@ class MemoryStore:
         if version != self.version:
             raise self._refusal("outputs of older versions")
         return self._emitted.get(event)
+
+    def answered(self) -> Iterator[tuple[int, pa.Table, list[Any]]]:
+        return iter(())
 
     def view(self, version: int) -> View:
         raise self._refusal("older versions")

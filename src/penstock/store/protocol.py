@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from penstock.store.stream import StreamState
 
 class Store(Protocol):
     stream: StreamState
+    retain: int  # how many versions are sure to be readable
 
     @property
     def version(self) -> int:
@@ -46,9 +48,16 @@ class Store(Protocol):
         """Raises where a stream's batch cannot be the next one here, nor the last one again."""
 
     def prepare(
-        self, tables: Tables, events: list[EventBatch], outcomes: BatchOutcomes, stream: StreamState, id: int | None
+        self,
+        tables: Tables,
+        events: list[EventBatch],
+        outcomes: BatchOutcomes,
+        stream: StreamState,
+        id: int | None,
+        notes: dict[str, Any],
     ) -> Any:
-        """A batch that has run, written down; it is committed, or forgotten, before anything else is written."""
+        """A batch that has run, written down; it is committed, or forgotten, before anything else is written. notes:
+        "cause": "call" of a version of calls, "calls": the calls that it answers, as (event, id, row of outcomes)."""
 
     def commit(self, prepared: Any) -> None:
         """Now it has happened."""
@@ -67,6 +76,9 @@ class Store(Protocol):
 
     def emitted_of(self, event: str, version: int) -> pa.Table | None:
         """What a version emitted of an output; None where that is nothing."""
+
+    def answered(self) -> Iterator[tuple[int, pa.Table, list[Any]]]:
+        """The retained versions that answered calls, oldest first: version, outcomes, and which calls."""
 
     def view(self, version: int) -> View:
         """All tables as of an older version."""

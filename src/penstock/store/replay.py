@@ -22,7 +22,7 @@ from penstock.execute.intake import EventBatch
 from penstock.execute.watermark import ARRIVAL
 from penstock.state.ages import NEVER
 from penstock.state.tables import Tables
-from penstock.store.segment import AGED, DELETED, EVENT, LOAD, OUTCOMES, WRITTEN, part, parts_of
+from penstock.store.segment import AGED, CALL, DELETED, EVENT, LOAD, OUTCOMES, WRITTEN, part, parts_of
 from penstock.store.stream import StreamState
 
 
@@ -81,8 +81,7 @@ class Replay:
                 yield segment
 
     def apply(self, segment: Segment) -> None:
-        version, parts = segment.header["version"], segment.parts
-        clock = self.stream.buffer.frontier
+        version, parts, clock = segment.header["version"], segment.parts, self.stream.buffer.frontier
         if segment.header["kind"] == "batch":
             self.stream = StreamState.read(segment.header, parts)
         if segment.header["kind"] == "batch" and segment.header["log"] == "input":
@@ -107,12 +106,13 @@ class Replay:
                 f"app '{self.program.name}': batch {segment.header['version']} was logged as input, and since then "
                 f"{why}; open it with the code that wrote it and close it, which makes a snapshot{keep}"
             )
-        tables = parts_of(EVENT, segment.parts)
+        tables, called = parts_of(EVENT, segment.parts), segment.header.get("cause") == CALL
         events = [
             EventBatch(e.event, e.table, tables[e.event.name].column(ARRIVAL).to_numpy())
-            for e in intake.events(self.program, tables, sound=True)
+            for e in intake.events(self.program, tables, sound=True, called=called)
         ]
-        self.engine.replay(self.engine.encode(self.engine.order(events, clock=clock)), segment.header["version"])
+        ordered = self.engine.in_turn(events, clock) if called else self.engine.order(events, clock=clock)
+        self.engine.replay(self.engine.encode(ordered), segment.header["version"])
         self.changes += self.tables.dirty_count()
         self.engine.end_batch()
 

@@ -8,6 +8,9 @@ load:Account         rows of a load
 held:Transfer        events that a watermark holds back (stream.py), in snapshots too
 outcomes             what became of every event (outcome_codec.py)
 emitted:Alert        events that went out (outcome_codec.py)
+
+The header of a version that calls made has "cause": "call": its events ran in order of arrival. Whichever version
+answers calls has "calls": [[event, id, row of the outcomes], …], of those with an id.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import TypeVar
 
 WRITTEN, DELETED, AGED, EVENT, LOAD, HELD, EMITTED = "written", "deleted", "aged", "event", "load", "held", "emitted"
 OUTCOMES = "outcomes"
+CALL = "call"
 
 T = TypeVar("T")
 

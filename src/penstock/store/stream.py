@@ -2,7 +2,8 @@
 
 It goes into every segment and snapshot, so that the newest one holds all of it:
 
-    header "stream"       {"source": …, "offsets": …, "drained": …, "highest": …, "frontier": …}
+    header "stream"       {"source": …, "offsets": …, "drained": …, "highest": …, "frontier": …}; and where there is
+                          one, "watermark": …, and "waiting": [[event, id, ts, place], …]
     part held:Transfer    events held back, in order of arrival
 """
 
@@ -15,6 +16,18 @@ import pyarrow as pa
 from penstock.execute.watermark import WatermarkBuffer
 from penstock.store.segment import HELD, part, parts_of
 
+# More than lies between any two times: it lets nothing run.
+ALL = 1 << 65
+
+
+class WaitingCall(NamedTuple):
+    """An event that was called, and that the watermark holds back."""
+
+    event: str
+    id: Any  # None: it has none
+    ts: int
+    place: int  # among the events of this type, ts and id
+
 
 class StreamState(NamedTuple):
     """A tuple, as `WatermarkBuffer` is."""
@@ -23,21 +36,37 @@ class StreamState(NamedTuple):
     buffer: WatermarkBuffer = WatermarkBuffer()
     offsets: str | None = None  # how its last batch was planned: a batch of that number planned anew is another one
     drained: int | None = None  # the last version that ran what was held, because the stream had come to its end
+    watermark: int | None = None  # of the last batch
+    waiting: tuple[WaitingCall, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is a watermark."""
+        return self.watermark is not None or bool(self.buffer.held)
+
+    @property
+    def delay(self) -> int:
+        """The watermark of what is called. An older Penstock did not note it: then what is held waits for a batch."""
+        return ALL if self.watermark is None else self.watermark
 
     def ran(self, ts: Any) -> StreamState:
         """After a batch whose events, in order, have these times."""
-        source, before, offsets, drained = self
+        before = self.buffer
         after = before.ran(ts.item(-1)) if ts.size else before
-        return self if after is before else StreamState(source, after, offsets, drained)
+        return self if after is before else self._replace(buffer=after)
 
     def header(self) -> dict[str, Any]:
-        kept = {
+        kept: dict[str, Any] = {
             "source": self.source,
             "offsets": self.offsets,
             "drained": self.drained,
             "highest": self.buffer.highest,
             "frontier": self.buffer.frontier,
         }
+        if self.watermark is not None:
+            kept["watermark"] = self.watermark
+        if self.waiting:
+            kept["waiting"] = [list(one) for one in self.waiting]
         return {"stream": kept} if any(value is not None for value in kept.values()) else {}
 
     def parts(self) -> dict[str, pa.Table]:
@@ -47,4 +76,5 @@ class StreamState(NamedTuple):
     def read(cls, header: dict[str, Any], parts: dict[str, pa.Table]) -> StreamState:
         kept = header.get("stream", {})
         buffer = WatermarkBuffer(kept.get("highest"), kept.get("frontier"), parts_of(HELD, parts))
-        return cls(kept.get("source"), buffer, kept.get("offsets"), kept.get("drained"))
+        waiting = tuple(WaitingCall(*one) for one in kept.get("waiting", ()))
+        return cls(kept.get("source"), buffer, kept.get("offsets"), kept.get("drained"), kept.get("watermark"), waiting)

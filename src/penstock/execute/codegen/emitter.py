@@ -53,7 +53,7 @@ class Emitter:
         self.turns: dict[tuple[int, ...], Op] = {}  # the key of a turn's record -> its scan
         self.queued: dict[str, set[str]] = {}  # event that is emitted -> the fields that anybody looks at
         self.in_round = False  # whether the undo log may hold what ran before, in the same round
-        self.clock = "clock[i]"  # what the clock is for the event that runs
+        self.place, self.clock = "i", "clock[i]"  # in the batch, of the event that runs; and what its clock is
         self.alike = Counter(_kind(op) for t in plan.transactions for op in t.block.walk())
         self.logs_touched = False
         self.straight = 0  # entries of the undo log that straight-line code may take
@@ -215,7 +215,7 @@ class Emitter:
 
     def now(self, out: Source, op: Op) -> None:
         if op.const:
-            self.abort(out, "clock[clock.size - 1] == 0", *op.reasons)
+            self.abort(out, f"{self.place} < clock[clock.size - 1]", *op.reasons)
         out.line(f"{self.val(op.id)} = {self.clock}")
 
     def stop(self, out: Source, op: Op) -> None:

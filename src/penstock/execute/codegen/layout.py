@@ -153,7 +153,8 @@ FIXED = (
     Argument("text", "strings", part="data"),
     Argument("literals", "strings", part="literals"),
 )
-# What kernels take besides where the clock matters: what it is at each event of the batch, and whether there is one.
+# What kernels take besides where the clock matters: what it is at each event of the batch; behind these, of how many of
+# the first there is none.
 CLOCK = Argument("clock", "batch", part="clock")
 # What the kernel of an app that emits takes besides: a row of the outcomes is not a place of the batch there.
 ROUNDS = (

@@ -42,7 +42,7 @@ class Rounds(InPlace):
         assert program.flow is not None
         outputs = program.outputs()
         self.used |= {event.name: {f.name for f in event.fields} for event in outputs}
-        self.emitter.in_round, self.emitter.clock = True, "now"
+        self.emitter.in_round, self.emitter.place, self.emitter.clock = True, "b", "now"
         self.emitter.queued = {name: self.used[name] for name in program.flow.emitted}
         self.outputs = [program.kind(event.name) for event in outputs]
         taken = [name for name in program.flow.ranked if name in program.flow.emitted]

@@ -1,0 +1,1 @@
+"""Calls from other processes of the same machine: a Unix socket in the state directory."""

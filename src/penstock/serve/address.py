@@ -1,0 +1,42 @@
+"""Where the socket of a state directory is: both sides find it by the directory alone.
+
+state/bank/calls.sock                  0600, like the state; there while a writer serves calls
+/tmp/penstock-1000/5f0e….sock          where that path is longer than a socket's may be; the folder is 0700
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+from penstock.commit.identity import CALLS
+from penstock.errors import StateError
+
+# A socket's path has at most 108 bytes on Linux and 104 elsewhere, the last of them a zero.
+_LONGEST = 103
+
+
+def socket_path(state: str | os.PathLike[str]) -> Path:
+    whole = Path(os.path.realpath(state)) / CALLS
+    if len(os.fsencode(whole)) <= _LONGEST:
+        return whole
+    return _folder() / f"{hashlib.sha256(os.fsencode(whole)).hexdigest()[:32]}.sock"
+
+
+def make_folder(path: Path) -> None:
+    """For a socket that is not in its state directory: a folder that nobody else can have put something into."""
+    if path.parent != _folder():
+        return
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    found = path.parent.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise StateError(
+            f"{path.parent} is not a folder of this user's alone; remove it, or keep the state directory "
+            f"where its path is short"
+        )
+
+
+def _folder() -> Path:
+    return Path("/tmp") / f"penstock-{os.getuid()}"
