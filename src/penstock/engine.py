@@ -22,6 +22,7 @@ from penstock.execute.intake import EventBatch
 from penstock.execute.native import BatchContext, Kernel, Result
 from penstock.execute.order import OrderedBatch, order, titles
 from penstock.execute.outcomes import BatchOutcomes, Outcomes
+from penstock.execute.request import KeptSteps
 from penstock.plan.ir import Plan
 from penstock.schedule.policy import Policy, RunSummary
 from penstock.schedule.scheduler import Scheduler
@@ -45,11 +46,11 @@ class BatchRun:
 
 
 class Engine:
-    def __init__(self, plan: Plan, kernel: Kernel | None = None) -> None:
+    def __init__(self, plan: Plan, kernel: Kernel | None = None, *, steps: KeptSteps = "all") -> None:
         self.plan, self.program = plan, plan.program
         self.kernel = kernel or Kernel(plan)
         self.tables = Tables(self.program)
-        self._outcomes = Outcomes(self.program, self.reasons)
+        self._outcomes = Outcomes(self.program, self.reasons, steps)
 
     @cached_property
     def scheduler(self) -> Scheduler:

@@ -25,7 +25,7 @@ from penstock.declare import objects
 from penstock.declare.model import EventDef, Program, TableDef
 from penstock.errors import InputError
 from penstock.execute import intake
-from penstock.execute.request import BatchRequest
+from penstock.execute.request import BatchRequest, KeptSteps, checked_steps
 from penstock.execute.rounds import Rounds
 from penstock.execute.uncompiled import Key, Row
 from penstock.execute.values import convert, lift, lower
@@ -52,8 +52,8 @@ _NEVER = float("-inf")  # before every ts
 class Reference:
     """The same methods as an open database, in memory."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, program: Program, steps: KeptSteps = "all") -> None:
+        self.program, self._steps = program, checked_steps(program, steps)
         self.version = 0
         self._tables: dict[str, dict[Key, Row]] = {t.name: {} for t in program.tables}
         self._rounds = Rounds(program, self._tables)
@@ -91,6 +91,8 @@ class Reference:
         rows = [self._outcome(one) | {"step": 0, "status": "late"} for one in late]
         for one in due:
             rows += self._execute(one)
+        if self._steps == "roots":
+            rows = [row for row in rows if row["step"] == 0 or row["status"] != "committed"]
         out = _table(rows, self.program.outcomes())
         if id is not None:
             self._outcomes[id] = out
