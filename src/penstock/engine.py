@@ -75,7 +75,7 @@ class Engine:
     def run(self, batch: EncodedBatch, version: int, policy: Policy) -> BatchRun:
         context = self._begin(batch, version)
         summary = self.scheduler.run(context, policy)
-        return BatchRun(version, batch.ordered, context.result, summary)
+        return BatchRun(version, batch.ordered, self.kernel.result(context), summary)
 
     def replay(self, batch: EncodedBatch, version: int) -> None:
         """Run a batch of the log again, for its changes alone."""

@@ -7,8 +7,8 @@ needed. A value that is needed away from home is exported; fragments that need e
     transfer(src, dst, amount)      fragment 0   src: missing? enough? src.balance -= amount
                                     fragment 1   dst: missing? dst.balance += amount
 
-A transaction with a loop, or with one record, or whose fragments all need each other, is not split; nor is one with
-very many records or operations: each fragment is compiled beside the whole, and computes for itself what the event
+A transaction with a loop, or with one record, or whose fragments all need each other, is not split; nor is a group
+that is one transaction, whose members are checked in between; nor one with very many records or operations: each fragment is compiled beside the whole, and computes for itself what the event
 alone gives.
 """
 
@@ -41,6 +41,8 @@ class Split:
 def split(plan: Plan, transaction: TransactionPlan) -> Split | None:
     foresight = foresee(transaction)
     if foresight is None or len(foresight.sites) < 2 or any(op.is_loop for op in transaction.block.ops):
+        return None
+    if any(op.traits.whole for op in transaction.block.ops):
         return None
     if len(transaction.block.ops) > _MOST_OPERATIONS or _chooses(transaction):
         return None

@@ -2,7 +2,7 @@
 
 An event whose records cannot be foreseen runs alone: what comes before it runs first, what comes after it last.
 Groups of transactions that can never meet are looked at apart, and may run under different policies. An app that emits
-runs serially under every policy: its rounds do not overlap.
+runs serially under every policy, since its rounds do not overlap; unless each round is one transaction (plan/inline.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.schedule.executors import Executors
 from penstock.schedule.groups import groups, part, put_back
 from penstock.schedule.policy import LOCKING, Policy, RunSummary
 
-EMITS = "its transactions emit events, and what one event causes runs before the next event does"
+EMITS = "what one event causes runs before the next event does"
 
 
 class Scheduler:
@@ -37,6 +37,7 @@ class Scheduler:
         self.unforeseen = {kind: " or ".join(sorted(keys)) for kind, keys in found.items() if keys}
         self.groups = [(kinds, Adaptive(kernel, self.executors, self.costs)) for kinds in groups(kernel.plan)]
         self.emits = program.flow is not None
+        self.in_turn = f"{EMITS}, and no graph knows it before: {kernel.serial_since}"
 
     def warm(self) -> None:
         """Compile what the adaptive policy may choose."""
@@ -46,7 +47,7 @@ class Scheduler:
     def run(self, running: BatchContext, policy: Policy) -> RunSummary:
         if self.emits:
             self.kernel.run(running)
-            return RunSummary(Policy.serial(), EMITS)
+            return RunSummary(Policy.serial(), self.in_turn)
         if policy.scheme == "serial":
             self.kernel.run(running)
             return RunSummary(policy, "as asked")
@@ -62,7 +63,7 @@ class Scheduler:
     ) -> str:
         """What a graph policy would do with a batch, part by part; nothing runs."""
         if self.emits:
-            return f"serial: {EMITS}\n"
+            return f"serial: {self.in_turn}\n"
         out, start = [], 0
         for alone in [*self._alone(running), running.count]:
             if start < alone:
