@@ -20,6 +20,7 @@ from penstock.plan.inline import Inlined, Member
 from penstock.state.lanes import dtype
 
 Fields = tuple[tuple[Any, Any], ...]  # (values, whether given), one a field, or a lane
+_Sending = tuple[Any, list[Any]]  # the rows that have sent something out, and its fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Members:
         first = np.cumsum(size) - size
         steps = Steps(kind[root], root, (np.arange(root.size) - first[root]).astype(np.int32))
         fields = {name: (np.zeros(root.size, lane), np.zeros(root.size, np.bool_)) for name, lane in self._returns}
-        sent: dict[str, list[tuple[Any, list[Any]]]] = {name: [] for name in self._sent}
+        sent: dict[str, list[_Sending]] = {name: [] for name in self._sent}
         for places, members in groups:
             at = first[places]
             for member in members:
@@ -82,13 +83,7 @@ class Members:
             values[rows], given[rows] = lanes[lane][0][ran], lanes[lane][1][ran]
 
     def _send(
-        self,
-        member: Member,
-        places: Any,
-        at: Any,
-        code: Any,
-        sent: dict[str, list[tuple[Any, list[Any]]]],
-        lanes: Fields,
+        self, member: Member, places: Any, at: Any, code: Any, sent: dict[str, list[_Sending]], lanes: Fields
     ) -> None:
         """What one member has sent out, where its group has committed."""
         for one in member.sent:
@@ -96,7 +91,7 @@ class Members:
             ran = places[there]
             sent[one.event].append((at[there], [lanes[lane][0][ran] for lane in one.fields]))
 
-    def _output(self, name: str, several: list[tuple[Any, list[Any]]]) -> Output:
+    def _output(self, name: str, several: list[_Sending]) -> Output:
         event = self._program.event(name)
         assert event is not None
         rows = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in several)])

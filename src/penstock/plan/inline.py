@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from penstock.declare.types import BOOL, INT, Type
-from penstock.plan.ir import Block, Op, Plan, TransactionPlan, walk
+from penstock.plan.ir import Op, Plan, TransactionPlan, walk
 from penstock.plan.loops import MAX_DEPTH
 from penstock.plan.passes import loosen, prune, share, undo
 from penstock.plan.verify import verify
@@ -345,7 +345,7 @@ def _kept(ops: tuple[Op, ...], event: str, used: set[int]) -> tuple[Op, ...]:
         elif op.traits.takes or op.code == "udf":
             by = "a udf" if op.code == "udf" else "records"
             raise Unfit(f"what is emitted of {event} in a loop depends on {by}")
-        used.update(op.args, *([op.guard] if op.guard is not None else []))
+        used.update(op.args, () if op.guard is None else (op.guard,))
         used.update(carry.init for carry in op.carries)
         out.append(op)
     return tuple(reversed(out))

@@ -7,9 +7,9 @@ needed. A value that is needed away from home is exported; fragments that need e
     transfer(src, dst, amount)      fragment 0   src: missing? enough? src.balance -= amount
                                     fragment 1   dst: missing? dst.balance += amount
 
-A transaction with a loop, or with one record, or whose fragments all need each other, is not split; nor is a group
-that is one transaction, whose members are checked in between; nor one with very many records or operations: each fragment is compiled beside the whole, and computes for itself what the event
-alone gives.
+A transaction with a loop, or with one record, or whose fragments all need each other, is not split; nor is a group of
+members that have checks of their own, nor a transaction with very many records or operations: each fragment is compiled
+beside the whole, and computes for itself what the event alone gives.
 """
 
 from __future__ import annotations

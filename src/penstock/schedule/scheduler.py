@@ -2,7 +2,7 @@
 
 An event whose records cannot be foreseen runs alone: what comes before it runs first, what comes after it last.
 Groups of transactions that can never meet are looked at apart, and may run under different policies. An app that emits
-runs serially under every policy, since its rounds do not overlap; unless each round is one transaction (plan/inline.py).
+runs serially under every policy, since its rounds do not overlap, unless each round is one transaction: plan/inline.py.
 """
 
 from __future__ import annotations

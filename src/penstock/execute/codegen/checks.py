@@ -1,7 +1,7 @@
 """The source of checks: at the end of a transaction, every record that it wrote and that is still there.
 
-Straight-line code knows those records by name. Records written in a loop are listed as they are written; so are those of
-a group that is one transaction, where each member has its checks at its own end.
+Straight-line code knows those records by name. Records written in a loop are listed as they are written; so are those
+of a group that is one transaction, where each member has its checks at its own end.
 """
 
 from __future__ import annotations
