@@ -345,9 +345,10 @@ def _kept(ops: tuple[Op, ...], event: str, used: set[int]) -> tuple[Op, ...]:
         elif op.traits.takes or op.code == "udf":
             by = "a udf" if op.code == "udf" else "records"
             raise Unfit(f"what is emitted of {event} in a loop depends on {by}")
-        used.update(op.args, () if op.guard is None else (op.guard,))
-        used.update(carry.init for carry in op.carries)
         out.append(op)
+        for one in walk((op,)):
+            used.update(one.args, (end for end in (one.guard, one.until) if end is not None))
+            used.update(value for carry in one.carries for value in (carry.init, carry.next))
     return tuple(reversed(out))
 
 
