@@ -57,14 +57,8 @@ def test_many_random_programs(number: int, tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(EXAMPLES * 10))
 def test_many_random_programs_under_policies(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _run(
-        f"{SEED}:policies:{number}",
-        tmp_path,
-        monkeypatch,
-        most=OPERATIONS_MAX,
-        policies=_policies(number),
-        drawn=_has_computed_keys,
-    )
+    given: dict[str, Any] = {"most": OPERATIONS_MAX, "policies": _policies(number), "drawn": _has_computed_keys}
+    _run(f"{SEED}:policies:{number}", tmp_path, monkeypatch, **given)
 
 
 @pytest.mark.parametrize("number", range(EXAMPLES // 5))
@@ -78,7 +72,7 @@ def test_many_random_flows(number: int, tmp_path: Path, monkeypatch: pytest.Monk
     _run(f"{SEED}:long flow:{number}", tmp_path, monkeypatch, drawn=_is_flow)
 
 
-@pytest.mark.parametrize("number", range(EXAMPLES // 10))
+@pytest.mark.parametrize("number", range(EXAMPLES // 20))
 def test_random_group(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _run(f"{SEED}:group:{number}", tmp_path, monkeypatch, most=OPERATIONS_MAX, drawn=_is_group)
 
@@ -86,8 +80,10 @@ def test_random_group(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(EXAMPLES * 10))
 def test_many_random_groups_under_policies(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    policies, drawn = _policies(number), _is_loop_of_members if number % 2 else _is_group
-    _run(f"{SEED}:groups:{number}", tmp_path, monkeypatch, policies=policies, drawn=drawn)
+    drawn = GROUPS[number % len(GROUPS)]
+    policies = _policies(number // len(GROUPS))
+    given: dict[str, Any] = {"most": 2 * OPERATIONS_MAX, "policies": policies, "drawn": drawn}
+    _run(f"{SEED}:groups:{number}", tmp_path, monkeypatch, **given)
 
 
 def _policies(number: int) -> tuple[Policy, ...]:
@@ -163,18 +159,29 @@ def _is_flow(plan: Plan) -> bool:
     return plan.program.flow is not None
 
 
-def _members(plan: Plan) -> list[Member]:
-    """What runs behind the events that arrive, where each round is one transaction."""
+def _groups(plan: Plan) -> list[tuple[TransactionPlan, list[Member]]]:
+    """The groups of more than one transaction, and what runs in them behind the event that arrives, where each round
+    is one transaction."""
     inlined = inline(plan) if plan.program.flow is not None else ""
-    return [] if isinstance(inlined, str) else [m for _, group in inlined.groups for m in group[1:]]
+    if isinstance(inlined, str):
+        return []
+    both = zip(inlined.plan.transactions, inlined.groups, strict=True)
+    return [(transaction, list(group[1:])) for transaction, (_, group) in both if len(group) > 1]
 
 
 def _is_group(plan: Plan) -> bool:
-    return bool(_members(plan))
+    return bool(_groups(plan))
+
+
+def _is_foreseen_group(plan: Plan) -> bool:
+    return any(foresee(transaction) for transaction, _ in _groups(plan))
 
 
 def _is_loop_of_members(plan: Plan) -> bool:
-    return any(member.in_loop for member in _members(plan))
+    return any(foresee(one) and any(member.in_loop for member in members) for one, members in _groups(plan))
+
+
+GROUPS = (_is_group, _is_foreseen_group, _is_loop_of_members)
 
 
 def _has_computed_keys(plan: Plan) -> bool:
@@ -202,7 +209,7 @@ def _run(
     """Without policies, under the default one: small batches then run serially."""
     # A random program is never seen again, so its machine code goes with the test's own files.
     monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(directory / "cache"))
-    groups = drawn in (_is_group, _is_loop_of_members)
+    groups = drawn in GROUPS
     seed, module, source = _drawn(seed, directory, most, drawn, flow=groups or drawn is _is_flow, groups=groups)
     trial = _trial(seed, module, source)
     attempts = 0
