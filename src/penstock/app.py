@@ -15,6 +15,7 @@ from penstock.declare.app import Declarations, decimal, id_, order
 from penstock.declare.objects import EventType, F, Rows, Table
 from penstock.errors import InputError
 from penstock.execute.reference import Reference
+from penstock.execute.request import KeptSteps
 from penstock.plan.build import Lowered, LoweredCheck, agree, build, lower_check, lower_transaction
 from penstock.plan.ir import Plan
 
@@ -123,6 +124,7 @@ class App(Declarations):
         scrub: float | None = SCRUB,
         disk: Disk | None = None,
         calls: bool = False,
+        steps: KeptSteps = "all",
     ) -> Database:
         """A database: in memory, or durable in a directory.
 
@@ -136,6 +138,8 @@ class App(Declarations):
                 `observe.Damage`); None for none.
             disk: How files are reached, for fault tests.
             calls: Whether other processes of this machine may call (`connect`).
+            steps: Of an app that emits, which rows outcomes have: "all", or "roots": the events that arrived, and of
+                those that they caused only what aborted. What is left out is not logged either.
         """
         # numba looks for its cache as soon as a kernel is defined: not before somebody runs one.
         from penstock.database import Database
@@ -149,6 +153,7 @@ class App(Declarations):
             background=background,
             scrub=scrub,
             disk=disk,
+            steps=steps,
         )
         if calls:
             try:
@@ -165,9 +170,9 @@ class App(Declarations):
 
         return Connection(self.plan.program, state)
 
-    def reference(self) -> Reference:
-        """The law's other side: the uncompiled functions, one by one, over dicts."""
-        return Reference(self.plan.program)
+    def reference(self, *, steps: KeptSteps = "all") -> Reference:
+        """The law's other side: the uncompiled functions, one by one, over dicts. steps: as `open` takes it."""
+        return Reference(self.plan.program, steps)
 
     # -- on Spark ---------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ from penstock.execute.called import merged
 from penstock.execute.intake import EventBatch
 from penstock.execute.memory import keep_what_is_freed
 from penstock.execute.outcomes import BatchOutcomes
-from penstock.execute.request import BatchRequest
+from penstock.execute.request import BatchRequest, KeptSteps, checked_steps
 from penstock.execute.watermark import release, without_late
 from penstock.gate import Gate
 from penstock.observe.report import BatchReport, Stopwatch
@@ -82,12 +82,14 @@ class PendingBatch:
 class Database:
     """An app's tables, open for transactions. Made by `app.open()`; any thread may read, one at a time writes."""
 
-    def __init__(self, plan: Plan, path: str | os.PathLike[str] | None = None, **options: Any) -> None:
+    def __init__(
+        self, plan: Plan, path: str | os.PathLike[str] | None = None, *, steps: KeptSteps = "all", **options: Any
+    ) -> None:
         self.plan, self.program = plan, plan.program
         self.last_batch: BatchReport | None = None
         keep_what_is_freed()
         begun = time.perf_counter()
-        self._engine = Engine(plan)
+        self._engine = Engine(plan, steps=checked_steps(self.program, steps))
         self._scheduler = self._engine.scheduler  # now, and not in the first batch
         self._policy = Policy.adaptive()
         self.compile_s = time.perf_counter() - begun
@@ -464,7 +466,7 @@ class Database:
             version=run.version,
             policy=summary.name,
             why=summary.why,
-            events=outcomes.table.num_rows,
+            events=outcomes.events,
             committed=outcomes.committed,
             late=outcomes.late,
             held=stream.buffer.events,

@@ -23,6 +23,7 @@ from penstock.execute.intake import EventBatch
 from penstock.execute.native import BatchContext, Kernel, Result
 from penstock.execute.order import OrderedBatch, order, titles
 from penstock.execute.outcomes import BatchOutcomes, Outcomes
+from penstock.execute.request import KeptSteps
 from penstock.plan.ir import Plan
 from penstock.schedule.policy import Policy, RunSummary
 from penstock.schedule.scheduler import Scheduler
@@ -46,12 +47,12 @@ class BatchRun:
 
 
 class Engine:
-    def __init__(self, plan: Plan, kernel: Kernel | None = None) -> None:
+    def __init__(self, plan: Plan, kernel: Kernel | None = None, *, steps: KeptSteps = "all") -> None:
         self.plan, self.program = plan, plan.program
         self.kernel = kernel or Kernel(plan)
         self.tables = Tables(self.program)
         self._expires = any(table.ttl is not None for table in self.program.tables)
-        self._outcomes = Outcomes(self.program, self.reasons)
+        self._outcomes = Outcomes(self.program, self.reasons, steps)
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -81,7 +82,7 @@ class Engine:
         context = self._begin(batch, version)
         summary = self.scheduler.run(context, policy)
         self._expire(batch.ordered, version)
-        return BatchRun(version, batch.ordered, context.result, summary)
+        return BatchRun(version, batch.ordered, self.kernel.result(context), summary)
 
     def replay(self, batch: EncodedBatch, version: int) -> None:
         """Run a batch of the log again, for its changes alone."""

@@ -5,7 +5,8 @@ A `Writer` walks the grammar of the language top-down. It asks for an expression
 so that what it writes is well typed by construction, and it keeps a `Scope` of the names that are
 surely assigned here. The same seed gives the same text.
 
-    program(seed)      -> source text; program(seed, flow=True) of a flow
+    program(seed)      -> source text; program(seed, flow=True) of a flow; with groups=True, of one whose rounds are
+                          mostly one group each
     load(source, dir)  -> the module, imported from a real file (the compiler reads its source)
     rows, batch        -> values for it, by name, from the declarations alone
 """
@@ -37,6 +38,8 @@ NO_TABLE, ONE_TABLE, NONE_TOUCHED, ONE_ROW, NO_ROW = 0.05, 0.1, 0.06, 0.08, 0.04
 NESTED = 0.4
 # How often the records of an app's tables expire, and after how long; events come within some 100 of ts.
 EXPIRE, TTLS = 0.1, (1, 5, 20, 60)
+# How often a transaction of a group returns nothing, so that it may be caused from a loop.
+SILENT = 0.7
 # Where a range may begin and end, and the steps that cross all ints in a few turns.
 BOUNDS = ("LOWEST", "HIGHEST", "LOWEST + 1", "HIGHEST - 2", "0", "-1", "BIG")
 # How many digits round() keeps.
@@ -123,6 +126,8 @@ class Writer:
         self.udfs = udfs
         self.scans = False
         self.emits: list[tuple[str, list[tuple[str, Type]]]] = []  # events that it may emit, and their fields
+        self.output = ""  # the one of them that goes out, if it must not from a loop
+        self.silent = False  # whether nothing is returned
         self.scope = Scope()
         self.types: dict[str, Type] = {}  # every name's one type, assigned here or not
         self.kinds: dict[str, Record] = {}
@@ -407,7 +412,7 @@ class Writer:
         ]
         if self.tables:
             ways += [(5, self.fetch), (8, self.write), (2, self.insert), (2, self.delete)]
-        if self.emits:
+        if [name for name, _ in self.emits if not self.loops or name != self.output]:
             ways.append((8, self.emit))
         if depth > 0:
             ways.append((4, lambda: self.loop(depth)))
@@ -523,7 +528,7 @@ class Writer:
         return [call]
 
     def emit(self) -> list[str]:
-        name, fields = self.rng.choice(self.emits)
+        name, fields = self.rng.choice([one for one in self.emits if not self.loops or one[0] != self.output])
         given = [f"{field}={self.emitted(field, type_)}" for field, type_ in fields]
         self.rng.shuffle(given)
         return [f"ps.emit({name}({', '.join(given)}))"]
@@ -670,7 +675,7 @@ class Writer:
             "rn": (INT, dec(2)),
             "rq": (INT, FLOAT),
         }
-        if partial and self.chance(0.2):
+        if self.silent or (partial and self.chance(0.2)):
             return "return"
         names = self.rng.sample(sorted(types), self.rng.choice((1, 3, 5)))
         parts = []
@@ -680,7 +685,7 @@ class Writer:
         return f"return {{{', '.join(parts)}}}"
 
 
-def program(seed: Any, *, flow: bool = False) -> str:
+def program(seed: Any, *, flow: bool = False, groups: bool = False) -> str:
     """The source of a random module; `app` in it is the App."""
     rng = Random(repr(seed))
     udfs = rng.random() < 0.25
@@ -728,13 +733,15 @@ def program(seed: Any, *, flow: bool = False) -> str:
         lines += ["    id: str = ps.id()"] if number == 1 else []
         lines += [f"    {n}: {written(t)}" for n, t in fields]
         seen = [*fields, ("ts", INT), *([("id", STR)] if number == 1 else [])]
-        transactions.append(
-            ["", "", "@app.transaction", *_transaction(rng, tables, f"E{number}", seen, udfs, inner, scans)]
-        )
+        body = _transaction(rng, tables, f"E{number}", seen, udfs, inner, scans=scans, groups=groups)
+        transactions.append(["", "", "@app.transaction", *body])
     # Each emits only those behind it, so that there is no cycle; the last one is an output.
     for place, (name, fields) in enumerate(inner[:-1]):
-        mark = "@app.transaction(nested=True)" if rng.random() < NESTED else "@app.transaction"
-        body = _transaction(rng, tables, name, fields, udfs, inner[place + 1 :], scans)
+        mark = "@app.transaction(nested=True)" if groups or rng.random() < NESTED else "@app.transaction"
+        silent = groups and rng.random() < SILENT
+        body = _transaction(
+            rng, tables, name, fields, udfs, inner[place + 1 :], scans=scans, groups=groups, silent=silent
+        )
         transactions.append(["", "", mark, *body])
     if flow:
         rng.shuffle(transactions)  # of two that are ready, the first declared runs first
@@ -748,11 +755,15 @@ def _transaction(
     fields: list[tuple[str, Type]],
     udfs: bool,
     emits: list[tuple[str, list[tuple[str, Type]]]],
+    *,
     scans: bool,
+    groups: bool,
+    silent: bool = False,
 ) -> list[str]:
     touched = [] if rng.random() < NONE_TOUCHED else tables
     writer = Writer(rng, touched, fields, udfs)
-    writer.emits, writer.scans = emits, scans
+    writer.emits, writer.scans, writer.silent = emits, scans, silent
+    writer.output = emits[-1][0] if groups and emits else ""
     writer.budget = rng.choice((2, 4, 6))  # compiling takes more than twice as long for twice the statements
     body, leaves = writer.block(3, writer.budget)
     if not leaves and rng.random() < 0.9:

@@ -9,6 +9,7 @@ import os
 import re
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,7 +23,8 @@ from shrink import shrink
 
 from penstock import DeclarationError
 from penstock.plan.foresee import foresee
-from penstock.plan.ir import TransactionPlan
+from penstock.plan.inline import Member, inline
+from penstock.plan.ir import Plan, TransactionPlan
 from penstock.schedule.policy import EXPLORE, LOCKING, ON_ABORT, UNITS, Policy
 
 # Compiling dominates: a few large batches for each program cost little more than one small one.
@@ -55,18 +57,33 @@ def test_many_random_programs(number: int, tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(EXAMPLES * 10))
 def test_many_random_programs_under_policies(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _run(f"{SEED}:policies:{number}", tmp_path, monkeypatch, most=OPERATIONS_MAX, policies=_policies(number))
+    given: dict[str, Any] = {"most": OPERATIONS_MAX, "policies": _policies(number), "drawn": _has_computed_keys}
+    _run(f"{SEED}:policies:{number}", tmp_path, monkeypatch, **given)
 
 
 @pytest.mark.parametrize("number", range(EXAMPLES // 5))
 def test_random_flow(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _run(f"{SEED}:flow:{number}", tmp_path, monkeypatch, most=OPERATIONS_MAX, flow=True)
+    _run(f"{SEED}:flow:{number}", tmp_path, monkeypatch, most=OPERATIONS_MAX, drawn=_is_flow)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(EXAMPLES * 15))
 def test_many_random_flows(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _run(f"{SEED}:long flow:{number}", tmp_path, monkeypatch, flow=True)
+    _run(f"{SEED}:long flow:{number}", tmp_path, monkeypatch, drawn=_is_flow)
+
+
+@pytest.mark.parametrize("number", range(EXAMPLES // 20))
+def test_random_group(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run(f"{SEED}:group:{number}", tmp_path, monkeypatch, most=OPERATIONS_MAX, drawn=_is_group)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(EXAMPLES * 10))
+def test_many_random_groups_under_policies(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = GROUPS[number % len(GROUPS)]
+    policies = _policies(number // len(GROUPS))
+    given: dict[str, Any] = {"most": 2 * OPERATIONS_MAX, "policies": policies, "drawn": drawn}
+    _run(f"{SEED}:groups:{number}", tmp_path, monkeypatch, **given)
 
 
 def _policies(number: int) -> tuple[Policy, ...]:
@@ -115,24 +132,60 @@ def _trial(seed: str, module: Any, source: str | None = None) -> Trial:
     return Trial(source or bodies.program(seed), rows, batches, [rng.choice(FORMS) for _ in batches])
 
 
-def _drawn(seed: str, directory: Path, most: int | None, *, computed: bool, flow: bool) -> tuple[str, Any, str]:
-    """The first program from this seed on that is neither refused nor too large; computed: and whose keys are; flow:
-    and one that emits."""
+def _drawn(
+    seed: str, directory: Path, most: int | None, fits: Callable[[Plan], bool], **kind: bool
+) -> tuple[str, Any, str]:
+    """The first program of a kind from this seed on that is neither refused nor too large, and that fits."""
     for again in itertools.count():
         one = f"{seed}.{again}"
         try:
-            source = bodies.program(one, flow=flow)
+            source = bodies.program(one, **kind)
             module = bodies.load(source, directory, f"drawn_{again}")
-            if flow and module.app.plan.program.flow is None:
-                continue
         except DeclarationError:
             continue
-        if computed and not all(_is_computed(t) for t in module.app.plan.transactions):
+        if not fits(module.app.plan):
             continue
         blocks = [part.block for part in (*module.app.plan.transactions, *module.app.plan.checks)]
         if most is None or sum(1 for block in blocks for _ in block.walk()) <= most:
             return one, module, source
     raise AssertionError
+
+
+def _is_any(plan: Plan) -> bool:
+    return True
+
+
+def _is_flow(plan: Plan) -> bool:
+    return plan.program.flow is not None
+
+
+def _groups(plan: Plan) -> list[tuple[TransactionPlan, list[Member]]]:
+    """The groups of more than one transaction, and what runs in them behind the event that arrives, where each round
+    is one transaction."""
+    inlined = inline(plan) if plan.program.flow is not None else ""
+    if isinstance(inlined, str):
+        return []
+    both = zip(inlined.plan.transactions, inlined.groups, strict=True)
+    return [(transaction, list(group[1:])) for transaction, (_, group) in both if len(group) > 1]
+
+
+def _is_group(plan: Plan) -> bool:
+    return bool(_groups(plan))
+
+
+def _is_foreseen_group(plan: Plan) -> bool:
+    return any(foresee(transaction) for transaction, _ in _groups(plan))
+
+
+def _is_loop_of_members(plan: Plan) -> bool:
+    return any(foresee(one) and any(member.in_loop for member in members) for one, members in _groups(plan))
+
+
+GROUPS = (_is_group, _is_foreseen_group, _is_loop_of_members)
+
+
+def _has_computed_keys(plan: Plan) -> bool:
+    return all(_is_computed(t) for t in plan.transactions)
 
 
 def _is_computed(transaction: TransactionPlan) -> bool:
@@ -151,12 +204,13 @@ def _run(
     monkeypatch: pytest.MonkeyPatch,
     most: int | None = None,
     policies: tuple[Policy, ...] = (),
-    flow: bool = False,
+    drawn: Callable[[Plan], bool] = _is_any,
 ) -> None:
     """Without policies, under the default one: small batches then run serially."""
     # A random program is never seen again, so its machine code goes with the test's own files.
     monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(directory / "cache"))
-    seed, module, source = _drawn(seed, directory, most, computed=bool(policies), flow=flow)
+    groups = drawn in GROUPS
+    seed, module, source = _drawn(seed, directory, most, drawn, flow=groups or drawn is _is_flow, groups=groups)
     trial = _trial(seed, module, source)
     attempts = 0
 

@@ -82,16 +82,15 @@ def read_all(folder: Path) -> pa.Table:
     return pa.concat_tables([pq.read_table(file) for file in files])
 
 
-@pytest.mark.parametrize("kind", ["direct", "frame"])
-def test_rounds_and_outputs_are_those_of_the_reference(spark: Any, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "steps"), [("direct", "all"), ("frame", "roots")])
+def test_rounds_and_outputs_are_those_of_the_reference(spark: Any, tmp_path: Path, kind: str, steps: Any) -> None:
     state, out, alerts = tmp_path / "state", tmp_path / "out", tmp_path / "alerts"
-    reference = meter.reference()
+    reference = meter.reference(steps=steps)
     outcomes, emitted = [], []
     for start in (0, 1):
         put(tmp_path / "in", rows(400)[start * 200 : start * 200 + 200])
-        query = meter.start(
-            sources(spark, kind, tmp_path / "in"), state=state, outcomes=out, outputs={Alert: alerts}, trigger=NOW
-        )
+        given: dict[str, Any] = {"state": state, "outcomes": out, "outputs": {Alert: alerts}, "steps": steps}
+        query = meter.start(sources(spark, kind, tmp_path / "in"), trigger=NOW, **given)
         finish(query)
         outcomes.append(reference.run([Read(**row) for row in rows(400)[start * 200 : start * 200 + 200]]))
         emitted.append(reference.emitted(Alert))

@@ -164,3 +164,48 @@ def test_a_call_before_the_first_clock_has_none_and_one_behind_it_has_that() -> 
         assert found[0] == found[1]
         assert [row["reason"] for row in found[0][:4]] == ["no clock yet", None, None, None]
         assert [row["times"] for row in found[0] if row["times"] is not None] == [1, 1, 1, 1, 0, 2, 1, 0]
+
+
+def test_what_a_group_causes_may_be_called_too() -> None:
+    """A group is planned as one transaction; each of its members is also the first of a group of its own."""
+    app = ps.App("groups")
+
+    @app.table
+    class Seen:
+        id: int = ps.key()
+        times: int = 0
+
+    @app.event
+    class Tick:
+        ts: int = ps.order()
+        id: int
+
+    @app.event
+    class Note:
+        id: int
+
+    @app.event
+    class Last:
+        id: int
+
+    @app.transaction
+    def tick(e: Tick) -> None:
+        ps.emit(Note(id=e.id))
+
+    @app.transaction(nested=True)
+    def note(e: Note) -> dict[str, int]:
+        Seen.get(e.id).times += 1
+        ps.emit(Last(id=e.id + 1))
+        return {"now": ps.now()}
+
+    @app.transaction(nested=True)
+    def last(e: Last) -> None:
+        Seen.get(e.id).times += 10
+        ps.require(Seen.get(e.id).times < 25, "enough")
+
+    with app.open() as db, app.reference() as reference:
+        for one in (Note(id=1), Last(id=1), Tick(ts=4, id=1), Note(id=2), Last(id=3), Tick(id=2)):
+            assert db.call(one) == reference.call(one)
+            assert db.table(Seen).to_pylist() == reference.table(Seen).to_pylist()
+        out = db.run([Tick(ts=9, id=1), Tick(ts=8, id=5)])
+        assert out.to_pylist() == reference.run([Tick(ts=9, id=1), Tick(ts=8, id=5)]).to_pylist()

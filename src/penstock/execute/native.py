@@ -31,8 +31,10 @@ from penstock.execute.codegen.layout import (
 )
 from penstock.execute.flow_run import FlowRun, Output, Steps
 from penstock.execute.intake import EventBatch
+from penstock.execute.members import Members
 from penstock.execute.modules import load_module, numba_is_extended
 from penstock.execute.order import OrderedBatch, clocks
+from penstock.plan.inline import inline
 from penstock.plan.ir import Plan
 from penstock.state import ages, hashing, index, jit, prefetch, scan, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
@@ -47,7 +49,7 @@ _NO_LITERALS = np.zeros(1, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a kernel says of a batch, in order: 0 or an abort's code, and the returned fields."""
+    """What a kernel says of a batch, in order: 0 or an abort's code, and the returned fields, or lanes of groups."""
 
     code: Any
     fields: tuple[tuple[Any, Any], ...]  # (values, whether given), one a field
@@ -84,7 +86,11 @@ class BatchContext:
 
 class Kernel:
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+        """The plan itself, or, where each round is one group, that of its groups."""
+        inlined = inline(plan) if plan.program.flow is not None else ""
+        self.serial_since = inlined if isinstance(inlined, str) else ""  # why rounds run one after the other
+        self._members = None if isinstance(inlined, str) else Members(plan.program, inlined)
+        self.plan = plan = plan if isinstance(inlined, str) else inlined.plan
         self.source, self.layout = generate(plan)
         self.whole = self._whole()  # whether its source tells all that it compiles to
         self.fingerprint = self._fingerprint()
@@ -170,6 +176,14 @@ class Kernel:
         fixed = {"batch": number, "kind": batch.kind, "pos": batch.pos, "literals": literals}
         flow = FlowRun(self.plan.program, self.layout.arguments, batch, lanes)
         return BatchContext(tables, _NOTHING, self._parts, fixed | lanes, batch.count, flow)
+
+    def result(self, running: BatchContext) -> Result:
+        """What was made of a batch that has run."""
+        made = running.result
+        if self._members is None:
+            return made
+        rows = self._members.rows(running.fixed["kind"], made.code, made.fields)
+        return Result(rows.code, rows.fields, rows.steps, rows.outputs)
 
     def run(self, running: BatchContext, start: int = 0, stop: int | None = None) -> None:
         """Run these events of a batch, one after the other."""

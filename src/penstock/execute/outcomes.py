@@ -6,7 +6,7 @@
 
 `id` is there if any event of the app declares one. A field that a transaction does not return,
 or that was undone, is null. An app that emits has a row for each event that ran, whose ts and id are those of the event
-at its root, and a column `step` behind them.
+at its root, and a column `step` behind them; with steps="roots" what was caused and has committed has none.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from penstock.declare.model import TEXT, Program
 from penstock.execute.flow_run import Output, Steps
 from penstock.execute.native import Result
 from penstock.execute.order import LATE, OrderedBatch
+from penstock.execute.request import KeptSteps
 from penstock.state.arrow import one_chunk, to_arrow
 from penstock.state.jit import kernel
 from penstock.state.strings import Strings
@@ -31,12 +32,16 @@ STATUS = pa.array(["committed", "aborted", "late"], pa.string())
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcomes:
-    """What became of a batch."""
+    """What became of a batch. All its events count, also those whose rows are left out."""
 
     table: pa.Table
     counts: list[int]  # of events, by how they ended: 0 or an abort's code
     late: int
     emitted: dict[str, pa.Table] = field(default_factory=dict)  # outputs, by event
+
+    @property
+    def events(self) -> int:
+        return sum(self.counts)
 
     @property
     def committed(self) -> int:
@@ -73,8 +78,8 @@ def _keep(given: Any, code: Any) -> Any:
 class Outcomes:
     """How a program's outcomes look; what does not change from batch to batch is made once."""
 
-    def __init__(self, program: Program, reasons: tuple[str, ...]) -> None:
-        self.program = program
+    def __init__(self, program: Program, reasons: tuple[str, ...], steps: KeptSteps = "all") -> None:
+        self.program, self._steps = program, steps
         self.schema = program.outcomes()
         self._ts_type, self._id_type = self.schema.field(1).type, program.id_type()
         self._transactions = pa.array([t.name for t in program.transactions], pa.string())
@@ -104,7 +109,10 @@ class Outcomes:
         for (_, type_), (values, given) in zip(self.program.returns, result.fields, strict=True):
             columns.append(to_arrow(values, type_, strings, None if _keep(given, result.code) == n else given))
         emitted = {name: self._output(name, output, root, strings, version) for name, output in result.outputs.items()}
-        return BatchOutcomes(pa.Table.from_arrays(columns, schema=self.schema), ended, late, emitted)
+        table = pa.Table.from_arrays(columns, schema=self.schema)
+        if steps is not None and self._steps == "roots":
+            table = table.filter(pa.array((steps.step == 0) | (result.code != 0)))
+        return BatchOutcomes(table, ended, late, emitted)
 
     def _times(self, batch: OrderedBatch, ts: Any, steps: Steps | None) -> pa.Array:
         """Null where a call came before there was a clock."""

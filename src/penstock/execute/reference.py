@@ -28,7 +28,7 @@ from penstock.declare.types import DATETIME
 from penstock.errors import InputError
 from penstock.execute import intake
 from penstock.execute.clock import first_ts
-from penstock.execute.request import BatchRequest
+from penstock.execute.request import BatchRequest, KeptSteps, checked_steps
 from penstock.execute.rounds import Rounds
 from penstock.execute.uncompiled import Key, Row
 from penstock.execute.values import convert, lift, lower
@@ -55,8 +55,8 @@ _NEVER = float("-inf")  # before every ts
 class Reference:
     """The same methods as an open database, in memory."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, program: Program, steps: KeptSteps = "all") -> None:
+        self.program, self._steps = program, checked_steps(program, steps)
         self.version = 0
         self._tables: dict[str, dict[Key, Row]] = {t.name: {} for t in program.tables}
         self._rounds = Rounds(program, self._tables)
@@ -187,6 +187,8 @@ class Reference:
             ran = self._execute(one)
             self._answer(one, ran[0])
             rows += ran
+        if self._steps == "roots":
+            rows = [row for row in rows if row["step"] == 0 or row["status"] != "committed"]
         self._versions[self.version] = _table(rows, self.program.outcomes())
         return self._versions[self.version]
 

@@ -1,10 +1,14 @@
-"""What is asked for with a batch, besides its events; checked before anything is done."""
+"""What is asked for with a batch, besides its events, and of its outcomes; checked before anything is done."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, cast, get_args
 
+from penstock.declare.model import Program
 from penstock.errors import InputError
+
+# Of an app that emits, which rows outcomes have; "roots" leaves out those that were caused and committed.
+KeptSteps = Literal["all", "roots"]
 
 
 class BatchRequest(NamedTuple):
@@ -32,6 +36,16 @@ class BatchRequest(NamedTuple):
         if flush is not True and flush is not False:
             raise InputError(f"flush={flush!r} cannot be taken: give True or False")
         return self
+
+
+def checked_steps(program: Program, steps: object) -> KeptSteps:
+    """The same; InputError if that is no choice of rows."""
+    if steps not in get_args(KeptSteps):
+        raise InputError(
+            f"app '{program.name}': steps={steps!r} does not say which rows outcomes have; write steps=\"all\", or "
+            'steps="roots" to leave out those that were caused and committed'
+        )
+    return cast("KeptSteps", steps)
 
 
 def _is_int(value: Any) -> bool:

@@ -46,6 +46,7 @@ class Traits:
     cheap: bool = False  # run rather than guarded, where it cannot abort
     pure: bool = True  # nobody sees whether it ran but those who use its value
     loop: bool = False
+    whole: bool = False  # a transaction that has it is not split
     takes: str = ""  # "key": its first arguments are a key; "row": its first one is a row; "table": all of its records
     # "event": a field; "column": a value of a record; "presence": whether there is a record
     reads: tuple[str, ...] = ()
@@ -65,6 +66,7 @@ class Traits:
 _BY_ZERO = ("division by zero", "overflow")
 _OVERFLOW = ("overflow",)
 _TOO_MANY = ("too many events",)
+_CHECKS = ("a check",)
 _MISSING, _EXISTS, _NULL = ("missing {table}",), ("exists {table}",), ("null {name}",)
 _THERE, _COLUMN, _RECORD = ("presence",), ("column",), ("presence", "column")
 
@@ -120,6 +122,11 @@ OPERATIONS: dict[str, Traits] = {
     "return": Traits("return", pure=False),
     # Where the queue of its event is full the round is undone, the queue grows, and the round runs again.
     "emit": Traits("emit", aborts=_TOO_MANY, retries=True, pure=False),
+    # A group that is one transaction (inline.py). emitted: counts towards what a round may emit; member: counts in a
+    # lane; checks: of all that was written since those before.
+    "emitted": Traits("emitted", aborts=_TOO_MANY, pure=False, whole=True),
+    "member": Traits("member", pure=False, whole=True),
+    "checks": Traits("checks", aborts=_CHECKS, pure=False, whole=True),
     "each": Traits("loop", pure=False, loop=True),
     "range": Traits("loop", pure=False, loop=True),
 }
@@ -144,7 +151,7 @@ class Op:
     guard: int | None = None
     line: int = 0
     table: str = ""
-    name: str = ""  # a column, a field, a reason, a function, an event
+    name: str = ""  # a column, a field, a reason, a function, an event, a lane
     # const: the value; field, list: whether it may be null; now: whether there may be none; call: whether it may
     # overflow; item: which list, or which key column; range: the step; insert: how many of its arguments are the key;
     # scan: which records

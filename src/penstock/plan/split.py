@@ -7,9 +7,9 @@ needed. A value that is needed away from home is exported; fragments that need e
     transfer(src, dst, amount)      fragment 0   src: missing? enough? src.balance -= amount
                                     fragment 1   dst: missing? dst.balance += amount
 
-A transaction with a loop, or with one record, or whose fragments all need each other, is not split; nor is one with
-very many records or operations: each fragment is compiled beside the whole, and computes for itself what the event
-alone gives.
+A transaction with a loop, or with one record, or whose fragments all need each other, is not split; nor is a group of
+members that have checks of their own, nor a transaction with very many records or operations: each fragment is compiled
+beside the whole, and computes for itself what the event alone gives.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class Split:
 def split(plan: Plan, transaction: TransactionPlan) -> Split | None:
     foresight = foresee(transaction)
     if foresight is None or len(foresight.sites) < 2 or any(op.is_loop for op in transaction.block.ops):
+        return None
+    if any(op.traits.whole for op in transaction.block.ops):
         return None
     if len(transaction.block.ops) > _MOST_OPERATIONS or _chooses(transaction):
         return None

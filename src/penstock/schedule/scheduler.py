@@ -3,7 +3,7 @@
 An event whose records cannot be foreseen, as those of a scan, runs alone: what comes before it runs first, what comes
 after it last.
 Groups of transactions that can never meet are looked at apart, and may run under different policies. An app that emits
-runs serially under every policy: its rounds do not overlap.
+runs serially under every policy, since its rounds do not overlap, unless each round is one transaction: plan/inline.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.schedule.executors import Executors
 from penstock.schedule.groups import groups, part, put_back
 from penstock.schedule.policy import LOCKING, Policy, RunSummary
 
-EMITS = "its transactions emit events, and what one event causes runs before the next event does"
+EMITS = "what one event causes runs before the next event does"
 EXPIRE = "its records expire by the clock, which moves from event to event"
 
 
@@ -41,7 +41,7 @@ class Scheduler:
         # Why the app runs serially under every policy; empty where it need not.
         self.serial = ""
         if program.flow is not None:
-            self.serial = EMITS
+            self.serial = f"{EMITS}, and no graph knows it before: {kernel.serial_since}"
         elif any(table.ttl is not None for table in program.tables):
             self.serial = EXPIRE
 

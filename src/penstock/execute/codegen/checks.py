@@ -1,6 +1,7 @@
 """The source of checks: at the end of a transaction, every record that it wrote and that is still there.
 
-Straight-line code knows those records by name. Records written in a loop are listed as they are written.
+Straight-line code knows those records by name. Records written in a loop are listed as they are written; so are those
+of a group that is one transaction, where each member has its checks at its own end.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ def note(em: Emitter, out: Source, op: Op, x: str) -> None:
 
 def checks(em: Emitter, out: Source, block: Block) -> None:
     """Every check of every record that the transaction wrote and that is still there."""
+    if any(op.code == "checks" for op in block.walk()):
+        return  # each member's stand where it ends
     if em.logs_touched:
         em.cutter.whole(out, lambda out: checks_of_touched(em, out, block), always=True)
         return
@@ -35,6 +38,15 @@ def checks(em: Emitter, out: Source, block: Block) -> None:
             check_one(em, out, op, block)
 
     em.cutter.run(out, written(em, block), write)
+
+
+def of_member(em: Emitter, out: Source, number: int) -> None:
+    """Those of all that was written since the checks before these; number: what tells them from others."""
+    kept = em.prefix
+    em.prefix = f"{kept}m{number}_"
+    em.cutter.whole(out, lambda out: checks_of_touched(em, out, em.origin, again=True), always=True)
+    em.prefix = kept
+    out.line("nt = 0")
 
 
 def written(em: Emitter, block: Block) -> list[Op]:
@@ -66,12 +78,15 @@ def check_one(em: Emitter, out: Source, op: Op, block: Block) -> None:
         checks_of_row(em, out, op.table, x)
 
 
-def checks_of_touched(em: Emitter, out: Source, block: Block) -> None:
+def checks_of_touched(em: Emitter, out: Source, block: Block, *, again: bool = False) -> None:
+    """again: the transaction goes on, and what it writes then is checked once more."""
     tables = {op.table for op in block.walk() if "column" in op.traits.writes}
     w, x = f"{em.prefix}w", f"{em.prefix}xw"
     out.line(f"for {w} in range(0, nt, 2):")
     with out.indented():
         out.line(f"{x} = np.uint64(touched[{w} + 1])")
+        if again:
+            em.store.forget(out, x)
         for table in sorted(t for t in tables if em.plan.checks_of(t)):
             n = em.numbers[table]
             out.line(f"if touched[{w}] == {n} and {em.store.alive(em, table, x)}:")

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from penstock.declare.types import Type
-from penstock.execute.codegen import records, scalars, scans, source, undo
+from penstock.execute.codegen import checks, records, scalars, scans, source, undo
 from penstock.execute.codegen.layout import ENGINE_REASONS, FULL, FULL_QUEUES, Layout
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
@@ -122,7 +122,9 @@ class Emitter:
             "column" in inner.traits.writes and self.plan.checks_of(inner.table)
             for op in block.ops
             for inner in (walk((op,)) if self.cutter.cutting else walk(op.body))
-        )
+        ) or any(op.code == "checks" for op in block.walk())
+        if any(op.code == "emitted" for op in block.walk()):
+            out.line("emits = 0")
         if self.store is records:
             self.straight = undo.entries(self.plan, block.ops)
             undo.room_for_all(self, out)
@@ -278,6 +280,18 @@ class Emitter:
         out.line(f"{n} += 1")
         out.line("emits += 1")
 
+    def emitted(self, out: Source, op: Op) -> None:
+        self.abort(out, f"emits >= {MOST_EMITS}", TOO_MANY)
+        out.line("emits += 1")
+
+    def member(self, out: Source, op: Op) -> None:
+        """Count it at once: of a group that aborts, those count that have run."""
+        k = [name for name, _ in self.plan.program.returns].index(op.name)
+        out.line(f"o{k}[i] += 1")
+
+    def checks(self, out: Source, op: Op) -> None:
+        checks.of_member(self, out, op.id)
+
     # -- loops ------------------------------------------------------------------------------
 
     def loop(self, out: Source, op: Op) -> None:
@@ -357,6 +371,9 @@ EMIT: dict[str, Callable[[Emitter, Source, Op], None]] = {
     "udf": Emitter.udf,
     "record": Emitter.record,
     "emit": Emitter.emit,
+    "emitted": Emitter.emitted,
+    "member": Emitter.member,
+    "checks": Emitter.checks,
     "loop": Emitter.loop,
     **scalars.EMIT,
 }

@@ -71,7 +71,10 @@ def one_turn(
     """
     returns = [name for name, _ in plan.program.returns]
     types = dict(plan.program.returns)
-    given = [(n, returns.index(n)) for n in sorted({op.name for op in ops if op.code == "return"}, key=returns.index)]
+    codes = {op.name: op.code for op in ops if op.code in ("return", "member")}
+    given = [(n, k) for k, n in enumerate(returns) if codes.get(n) == "return"]
+    for k in (k for k, n in enumerate(returns) if codes.get(n) == "member"):
+        out.line(f"o{k}[i] = 0")
 
     def nothing(out: Source, several: Sequence[tuple[str, int]]) -> None:
         for _, k in several:

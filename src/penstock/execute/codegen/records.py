@@ -67,6 +67,10 @@ def alive(em: Emitter, table: str, x: str) -> str:
     return f"t{em.numbers[table]}_flags[{x}] & np.uint8(1) != 0"
 
 
+def forget(out: Source, x: str) -> None:
+    """That a record was noted for checks; here each write notes it."""
+
+
 def found(em: Emitter, out: Source, op: Op, r: str) -> None:
     out.line(f"{em.val(op.id)} = {r}")
     out.line(f"{em.row(op.id)} = np.uint64({r})")

@@ -57,6 +57,11 @@ def alive(em: Emitter, table: str, x: str) -> str:
     return f"mark[{x}] & np.uint8({ALIVE}) != 0"
 
 
+def forget(out: Source, x: str) -> None:
+    """That a record was noted for checks."""
+    out.line(f"mark[{x}] &= np.uint8({ALIVE | WROTE})")
+
+
 def entry(em: Emitter, op: Op) -> str:
     """Where the version of a lookup's record lies."""
     foresight: AccessSet = em.foresight
