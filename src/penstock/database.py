@@ -17,6 +17,7 @@ memory ahead of the disk, so the database refuses further work until it is opene
 
 from __future__ import annotations
 
+import datetime
 import os
 import time
 from collections.abc import Callable
@@ -28,7 +29,7 @@ import pyarrow as pa
 
 from penstock import observe
 from penstock.check.findings import Finding
-from penstock.declare.model import TableDef
+from penstock.declare.model import TableDef, timers_of
 from penstock.declare.objects import Batch, Key, Rows, Table
 from penstock.engine import BatchRun, EncodedBatch, Engine
 from penstock.errors import InputError, StateError, committing, tell_committed
@@ -42,6 +43,7 @@ from penstock.gate import Gate
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.plan.ir import Plan
 from penstock.schedule.policy import Policy
+from penstock.state.timers import waiting
 from penstock.state.view import View
 from penstock.store.durable import DurableStore
 from penstock.store.memory import MemoryStore
@@ -116,11 +118,26 @@ class Database:
         all that is held runs. source: names the stream whose batches, numbered from 0 without gaps, have these ids;
         offsets: what of the stream this batch is.
         """
-        request, policy = BatchRequest(id, source, offsets, watermark, flush).checked(), _policy(policy, self._policy)
+        request = BatchRequest(id, source, offsets, watermark, flush).checked()
+        return self._run(batch, request, _policy(policy, self._policy))
+
+    def advance(self, t: int | datetime.datetime) -> pa.Table:
+        """Set the clock: what is held back up to t and the timers up to t run now, as a version of its own; its
+        outcomes. With a watermark, what arrives at or below t from now on is late. Into the past it does nothing.
+
+        t: a value of ts.
+        """
+        request = BatchRequest(until=intake.moment(self.program, t))
+        return self._run([], request, self._policy)
+
+    def _run(self, batch: Batch | Callable[[], Batch], request: BatchRequest, policy: Policy) -> pa.Table:
         with self._gate.writing():
+            id, source, offsets = request.id, request.source, request.offsets
             stored = None if id is None else self._stored(id, source, offsets)
             if stored is not None:
                 return stored
+            if request.until is not None and self._clock is not None and request.until <= self._clock:
+                return self.program.outcomes().empty_table()
             if callable(batch):
                 batch = batch()
             if self._pending is not None and self._pending.request != request:
@@ -198,11 +215,22 @@ class Database:
             if self._view is not None and self._view.version == version:
                 return self._view
             if version == self.version and self._pending is None:
-                self._view = View(version, self._engine.tables.arrow())
+                self._view = self._engine.tables.view(version)
                 return self._view
             if not 0 <= version <= self.version:
                 raise StateError(f"app '{self.program.name}' has no version {version}; the last is {self.version}")
-        return self._store.view(version)
+        return self._store.tables_at(version).view(version)
+
+    def pending(self, event: type | str) -> pa.Table:
+        """The timers of an event that have not run, in the order in which they will: at, the id of the event that they
+        are from, and their fields."""
+        found = intake.timed(self.program, event)
+        name = timers_of(found.name)
+        with self._gate.reading():
+            rows = self._engine.tables.arrow_of(name) if self._pending is None else None
+        if rows is None:  # a batch has run ahead
+            rows = self._store.tables_at(self.version).arrow_of(name)
+        return waiting(self.program, found, rows)
 
     def history(self, table: Table | str, *key: Key) -> pa.Table:
         """Every retained change of one record, oldest first: version, change, and its columns."""
@@ -298,8 +326,8 @@ class Database:
         events = intake.events(self.program, batch)
         watch.ends("intake")
         events, late, stream = self._release(events, request)
-        ordered = self._engine.order(events, late, self._clock)
-        stream = stream.ran(ordered.ts)
+        ordered = self._engine.order(events, late, self._clock, request.until)
+        stream = stream.ran(ordered.ts) if request.until is None else stream.advanced(request.until)
         watch.ends("order")
         encoded = self._engine.encode(ordered)
         watch.ends("encode")
@@ -313,7 +341,8 @@ class Database:
         outcomes = engine.outcomes(run)
         watch.ends("publish")
         events = without_late(incoming.events, incoming.late)
-        stored = self._store.prepare(engine.tables, events, outcomes, incoming.stream, incoming.request.id)
+        stream = incoming.stream._replace(timers=engine.tables.timers.numbers)
+        stored = self._store.prepare(engine.tables, events, outcomes, stream, incoming.request)
         watch.ends("commit")
         report = self._report(run, outcomes, incoming.stream, watch)
         engine.end_batch()
@@ -345,7 +374,9 @@ class Database:
         """What of the batch, and of what was held back, runs now; which of it is late; what the stream keeps."""
         late, stream = None, self._store.stream
         if request.watermark is not None or request.flush or stream.buffer.held:
-            released = release(self.program, events, stream.buffer, request.watermark, flush=request.flush)
+            released = release(
+                self.program, events, stream.buffer, request.watermark, flush=request.flush, until=request.until
+            )
             events, late, stream = released.events, released.late, stream._replace(buffer=released.buffer)
         if request.source is not None and request.flush:
             stream = stream._replace(source=request.source, drained=self.version + 1)

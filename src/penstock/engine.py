@@ -65,8 +65,14 @@ class Engine:
         """Another engine for the same app, with empty tables; the two may run at the same time."""
         return Engine(self.plan, self.kernel.twin())
 
-    def order(self, events: list[EventBatch], late: list[Any] | None = None, clock: int | None = None) -> OrderedBatch:
-        return order(self.program, events, late, clock)
+    def order(
+        self,
+        events: list[EventBatch],
+        late: list[Any] | None = None,
+        clock: int | None = None,
+        until: int | None = None,
+    ) -> OrderedBatch:
+        return order(self.program, events, late, clock, until)
 
     def encode(self, ordered: OrderedBatch) -> EncodedBatch:
         return EncodedBatch(ordered, self.kernel.encode(self.tables, ordered))

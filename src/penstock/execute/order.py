@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.declare.model import MAX_EVENTS, Program
+from penstock.declare.types import Type
 from penstock.execute.intake import EventBatch
 from penstock.state.arrow import one_chunk, times
 from penstock.state.jit import kernel
@@ -30,6 +31,7 @@ class OrderedBatch:
     ts: Any  # int64
     place: Any  # int64: which row of all tables, one after the other; None where that is the order already
     clock: int | None = None  # the highest ts that had run before
+    until: int | None = None  # where the clock is set by hand: timers run up to here behind the last event
 
     @property
     def count(self) -> int:
@@ -152,13 +154,18 @@ def _lay_out(given: Any, place: Any, ends: Any, kinds: Any, kind: Any, pos: Any,
 
 
 def order(
-    program: Program, arrived: list[EventBatch], late: list[Any] | None = None, clock: int | None = None
+    program: Program,
+    arrived: list[EventBatch],
+    late: list[Any] | None = None,
+    clock: int | None = None,
+    until: int | None = None,
 ) -> OrderedBatch:
-    """late: for each of `arrived`, which of its rows are late; None for none. clock: the highest ts that has run."""
+    """late: for each of `arrived`, which of its rows are late; None for none. clock: the highest ts that has run.
+    until: what the clock is set to behind the last event."""
     marks = _marks(arrived, late)
     arrived = [a for a in arrived if a.table.num_rows]
     if not arrived:
-        return OrderedBatch((), np.zeros(0, np.uint8), _NO_ROWS, _NO_ROWS, None, clock)
+        return OrderedBatch((), np.zeros(0, np.uint8), _NO_ROWS, _NO_ROWS, None, clock, until)
     columns = [times_of(a) for a in arrived]
     given = columns[0] if len(columns) == 1 else np.concatenate(columns)
     n, ends = given.size, np.array(list(accumulate(map(len, columns))))
@@ -169,13 +176,27 @@ def order(
     _lay_out(given, place, ends, np.array([program.kind(a.event.name) for a in arrived], np.uint8), kind, pos, ts)
     if marks is not None:
         kind[marks[place] if place.size else marks] |= LATE
-    return OrderedBatch(tuple(arrived), kind, pos, ts, place if place.size else None, clock)
+    return OrderedBatch(tuple(arrived), kind, pos, ts, place if place.size else None, clock, until)
 
 
 def clocks(batch: OrderedBatch) -> Any:
-    """The clock at each event: the highest ts that has run, its own included. Late events do not run, and are below."""
-    highest = np.maximum.accumulate(batch.ts)
+    """The clock at each event: the highest ts that has run, its own included. Late events do not run, and are below.
+    Where it is set by hand, that is behind the last event."""
+    ts = batch.ts if batch.until is None else np.append(batch.ts, batch.until)
+    highest = np.maximum.accumulate(ts)
     return highest if batch.clock is None else np.maximum(highest, batch.clock)
+
+
+def ids(batch: OrderedBatch, type_: Type) -> pa.Array:
+    """The id of each event, null for those without one."""
+    kind = type_.arrow()
+    parts = []
+    for arrived in batch.arrived:
+        id_ = arrived.event.id
+        given = one_chunk(arrived.column(id_)).cast(kind) if id_ else pa.nulls(arrived.table.num_rows, kind)
+        parts.append(given)
+    every = pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
+    return every if batch.place is None else every.take(pa.array(batch.place))
 
 
 def times_of(events: EventBatch) -> Any:

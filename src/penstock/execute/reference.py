@@ -3,7 +3,8 @@
     state       {"Account": {("a",): {"balance": Dec}, ...}, ...}
     one round   an event and what it causes: body(event) -> convert what it returns -> checks; on an abort, put back
                 what it touched (rounds.py)
-    one batch   what is due of it and of what was held back, sorted by (ts, has an id, id, arrival), each as above
+    one batch   what is due of it and of what was held back, sorted by (ts, has an id, id, arrival), each as above; and
+                before each the timers that are due by then (timers.py)
 
 This is what every other way of running a batch must equal, so it is written to be read and not to
 be fast. It shares only the Arrow border (intake) and the outcomes' columns with the engine. What a
@@ -28,8 +29,10 @@ from penstock.errors import InputError
 from penstock.execute import intake
 from penstock.execute.request import BatchRequest
 from penstock.execute.rounds import Rounds
-from penstock.execute.uncompiled import Key, Row
+from penstock.execute.timers import Timers
+from penstock.execute.uncompiled import Clock, Key, Row
 from penstock.execute.values import convert, lift, lower
+from penstock.plan.flow import MOST_EMITS
 from penstock.state.sql import read
 
 
@@ -64,6 +67,7 @@ class Reference:
         self._highest: float = _NEVER  # ts that has arrived
         self._clock: float = _NEVER  # the highest ts that has run
         self._held: list[Arrival] = []
+        self._timers = Timers()
 
     def load(self, table: Any, rows: Any) -> None:
         """Insert rows, all or none; no transaction, no check, no version."""
@@ -96,6 +100,25 @@ class Reference:
         if id is not None:
             self._outcomes[id] = out
         return out
+
+    def advance(self, t: Any) -> pa.Table:
+        """Set the clock: what is held and what waits up to then runs, as a version of its own; its outcomes."""
+        to, rows = intake.moment(self.program, t), list[dict[str, Any]]()
+        if to > self._clock:
+            self.version += 1
+            self._emitted = []
+            due, self._held = [o for o in self._held if o.ts <= to], [o for o in self._held if o.ts > to]
+            for one in sorted(due, key=lambda one: one.place):
+                rows += self._execute(one)
+            rows += self._run_timers(to)
+            self._highest = max(self._highest, to)
+        return _table(rows, self.program.outcomes())
+
+    def pending(self, event: Any) -> pa.Table:
+        """The timers of an event that have not run, in the order in which they will."""
+        definition = intake.timed(self.program, event)
+        rows = [{**timer.values, "at": timer.at, "id": timer.id} for timer in self._timers.of(definition)]
+        return _table(rows, self.program.pending(definition))
 
     def emitted(self, event: Any) -> pa.Table:
         """What the last batch emitted of an output."""
@@ -161,19 +184,38 @@ class Reference:
         }
 
     def _execute(self, one: Arrival) -> list[dict[str, Any]]:
-        """Run one event and all that it causes; the rows of their outcomes."""
-        outcome = self._outcome(one)
-        self._clock = max(self._clock, one.ts)
-        rows, outputs = self._rounds.run(one.event, one.values, self._now())
-        self._emitted += [(out.event.name, {**outcome, **out.values, "step": out.step}) for out in outputs]
-        return [outcome | row for row in rows]
+        """Run one event, and before it the timers that are due; the rows of their outcomes."""
+        before = self._run_timers(max(self._clock, one.ts))
+        rows, _ = self._round(one.event, one.values, self._outcome(one), self._clock, MOST_EMITS)
+        return before + rows
 
-    def _now(self) -> Any:
-        """The clock as a value of ts; None before there is one."""
-        if self._clock == _NEVER:
-            return None
+    def _run_timers(self, to: float) -> list[dict[str, Any]]:
+        """Move the clock to this time, and run the timers on the way; the rows of their outcomes."""
+        rows, room = list[dict[str, Any]](), MOST_EMITS
+        while (timer := self._timers.take(self._value(to))) is not None:
+            self._clock = _time(timer.at)
+            outcome = {"ts": timer.at, "id": timer.id, "version": self.version}
+            more, on_the_way = self._round(timer.event, timer.values, outcome, to, room)
+            rows, room = rows + more, room - on_the_way
+        self._clock = to
+        return rows
+
+    def _round(
+        self, event: EventDef, values: dict[str, Any], outcome: dict[str, Any], until: float, room: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        """Run an event and all that it causes at this clock; the rows of their outcomes, and how many timers it set that
+        run up to `until`. room: how many these may be."""
+        clock = Clock(self._value(self._clock), self._value(until), room)
+        done = self._rounds.run(event, values, clock)
+        for one in done.timers:
+            self._timers.set(one.event, one.values, one.at, outcome["id"])
+        self._emitted += [(out.event.name, {**outcome, **out.values, "step": out.step}) for out in done.outputs]
+        return [outcome | row for row in done.rows], sum(one.at <= clock.until for one in done.timers)
+
+    def _value(self, time: float) -> Any:
+        """A place in time as a value of ts."""
         is_time = self.program.order_type() == DATETIME
-        return _EPOCH + int(self._clock) * _MICROSECOND if is_time else int(self._clock)
+        return _EPOCH + int(time) * _MICROSECOND if is_time else int(time)
 
     def _definition(self, table: Any) -> TableDef:
         wanted = table.definition if isinstance(table, objects.Table) else table

@@ -118,6 +118,8 @@ OPERATIONS: dict[str, Traits] = {
     "return": Traits("return", pure=False),
     # Where the queue of its event is full the round is undone, the queue grows, and the round runs again.
     "emit": Traits("emit", aborts=_TOO_MANY, retries=True, pure=False),
+    # An emit with at=: it waits in a table, and its last argument is when it runs.
+    "timer": Traits("timer", aborts=(*_TOO_MANY, *_OVERFLOW), retries=True, pure=False, writes=_RECORD),
     "each": Traits("loop", pure=False, loop=True),
     "range": Traits("loop", pure=False, loop=True),
 }
@@ -229,8 +231,9 @@ class Plan:
 
     @property
     def uses_clock(self) -> bool:
-        """Whether a transaction looks at the clock."""
-        return any(op.code == "now" for transaction in self.transactions for op in transaction.block.walk())
+        """Whether a transaction looks at the clock, or sets a timer."""
+        looks = any(op.code == "now" for transaction in self.transactions for op in transaction.block.walk())
+        return looks or bool(self.program.timers)
 
     def checks_of(self, table: str) -> tuple[CheckPlan, ...]:
         return tuple(c for c in self.checks if c.table == table)

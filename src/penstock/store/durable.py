@@ -19,9 +19,9 @@ from penstock.engine import Engine
 from penstock.errors import StateError
 from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
+from penstock.execute.request import BatchRequest
 from penstock.execute.watermark import refuse_changed
 from penstock.state.tables import Tables
-from penstock.state.view import View
 from penstock.store import replay
 from penstock.store.outcome_codec import from_log, to_log
 from penstock.store.replay import Recovered, Replay
@@ -72,6 +72,7 @@ class DurableStore:
         recovered = replay.recover(self._journal, follower)
         self.stream = follower.stream
         refuse_changed(self._engine.program, self.stream.buffer.held, f"state directory {self._journal.path}")
+        follower.foreign.refuse(f"state directory {self._journal.path}")
         return follower.tables, recovered
 
     @property
@@ -124,11 +125,13 @@ class DurableStore:
         return self._log == "changes"
 
     def prepare(
-        self, tables: Tables, events: list[EventBatch], outcomes: BatchOutcomes, stream: StreamState, id: int | None
+        self, tables: Tables, events: list[EventBatch], outcomes: BatchOutcomes, stream: StreamState, request: BatchRequest
     ) -> Any:
         """A batch that has run, on disk; it is committed, or forgotten, before anything else is written."""
         parts = replay.input_parts(events) if self._log == "input" else replay.changes_parts(tables)
-        header = {"kind": "batch", "id": id, **self._plan(), **stream.header()}
+        header = {"kind": "batch", "id": request.id, **self._plan(), **stream.header()}
+        if request.until is not None:
+            header |= {"cause": "advance", "until": request.until}
         parts |= {part(EMITTED, name): to_log(table) for name, table in outcomes.emitted.items() if table.num_rows}
         return self._journal.prepare(header, {**parts, **stream.parts(), OUTCOMES: to_log(outcomes.table)}), stream
 
@@ -160,10 +163,10 @@ class DurableStore:
         found = segment.parts.get(part(EMITTED, event))
         return None if found is None else from_log(found, version, behind="step")
 
-    def view(self, version: int) -> View:
+    def tables_at(self, version: int) -> Tables:
         follower = self._replay()
         replay.recover(self._journal, follower, version)
-        return View(version, follower.tables.arrow())
+        return follower.tables
 
     def history(self, table: TableDef, key: pa.Table) -> pa.Table:
         return replay.history(self._journal, self._replay(), table, key)

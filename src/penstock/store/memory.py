@@ -12,8 +12,8 @@ from penstock.engine import Engine
 from penstock.errors import StateError
 from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
+from penstock.execute.request import BatchRequest
 from penstock.state.tables import Tables
-from penstock.state.view import View
 from penstock.store.replay import Recovered
 from penstock.store.stream import StreamState
 
@@ -49,9 +49,9 @@ class MemoryStore:
         )
 
     def prepare(
-        self, tables: Tables, events: list[EventBatch], outcomes: BatchOutcomes, stream: StreamState, id: int | None
+        self, tables: Tables, events: list[EventBatch], outcomes: BatchOutcomes, stream: StreamState, request: BatchRequest
     ) -> Any:
-        return outcomes, stream, id
+        return outcomes, stream, request.id
 
     def commit(self, prepared: Any) -> None:
         outcomes, self.stream, id = prepared
@@ -79,7 +79,7 @@ class MemoryStore:
             raise self._refusal("outputs of older versions")
         return self._emitted.get(event)
 
-    def view(self, version: int) -> View:
+    def tables_at(self, version: int) -> Tables:
         raise self._refusal("older versions")
 
     def history(self, table: TableDef, key: pa.Table) -> pa.Table:

@@ -10,8 +10,8 @@ from penstock.check.findings import Finding
 from penstock.declare.model import TableDef
 from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
+from penstock.execute.request import BatchRequest
 from penstock.state.tables import Tables
-from penstock.state.view import View
 from penstock.store.replay import Recovered
 from penstock.store.stream import StreamState
 
@@ -46,7 +46,7 @@ class Store(Protocol):
         """Raises where a stream's batch cannot be the next one here, nor the last one again."""
 
     def prepare(
-        self, tables: Tables, events: list[EventBatch], outcomes: BatchOutcomes, stream: StreamState, id: int | None
+        self, tables: Tables, events: list[EventBatch], outcomes: BatchOutcomes, stream: StreamState, request: BatchRequest
     ) -> Any:
         """A batch that has run, written down; it is committed, or forgotten, before anything else is written."""
 
@@ -68,7 +68,7 @@ class Store(Protocol):
     def emitted_of(self, event: str, version: int) -> pa.Table | None:
         """What a version emitted of an output; None where that is nothing."""
 
-    def view(self, version: int) -> View:
+    def tables_at(self, version: int) -> Tables:
         """All tables as of an older version."""
 
     def history(self, table: TableDef, key: pa.Table) -> pa.Table: ...

@@ -22,6 +22,7 @@ from penstock.execute.intake import EventBatch
 from penstock.execute.watermark import ARRIVAL
 from penstock.state.tables import Tables
 from penstock.store.segment import DELETED, EVENT, LOAD, OUTCOMES, WRITTEN, part, parts_of
+from penstock.store.foreign_timers import ForeignTimers
 from penstock.store.stream import StreamState
 
 
@@ -54,6 +55,7 @@ class Replay:
         self.engine, self.program = engine, engine.program
         self.tables = engine.tables
         self.stream = StreamState()
+        self.foreign = ForeignTimers(engine.program)
         self.changes = 0
 
     def run(self, recovery: Recovery) -> None:
@@ -64,10 +66,12 @@ class Replay:
         """Apply the snapshot (yielding None) and each segment (yielding it)."""
         if recovery.snapshot is not None:
             self.stream = StreamState.read(recovery.snapshot.header, recovery.snapshot.tables)
-            for table in self.program.tables:
-                rows = recovery.snapshot.tables[table.name]
+            found = self.foreign.sorted_out(recovery.snapshot.tables)
+            for table in self.program.stored:
+                rows = found.get(table.name, table.arrow().empty_table())  # timers: there may have been none then
                 # Which batch last wrote a record is not kept in snapshots: it was this version or earlier.
-                self.tables[table.name].put(rows, self.tables.strings, recovery.snapshot.header["version"])
+                self.tables.apply(table.name, rows, _no_keys(table), recovery.snapshot.header["version"])
+            self.tables.timers.given(self.stream.timers)
         yield None
         with closing(recovery.segments) as segments:
             for segment in segments:
@@ -81,14 +85,16 @@ class Replay:
             self.stream = StreamState.read(segment.header, parts)
         if segment.header["kind"] == "batch" and segment.header["log"] == "input":
             self._execute(segment, clock)
-            return
-        for table in self.program.tables:
-            name, schema = table.name, table.arrow()
-            none = schema.empty_table()
-            written = parts.get(part(WRITTEN, name), parts.get(part(LOAD, name), none))
-            deleted = parts.get(part(DELETED, name), none.select([c.name for c in table.keys]))
-            self.changes += written.num_rows + deleted.num_rows
-            self.tables.apply(name, written, deleted, version)
+        else:
+            rows = self.foreign.sorted_out(parts_of(LOAD, parts) | parts_of(WRITTEN, parts))
+            gone = parts_of(DELETED, parts)
+            self.foreign.deleted(gone)
+            for table in self.program.stored:
+                written = rows.get(table.name, table.arrow().empty_table())
+                deleted = gone.get(table.name, _no_keys(table))
+                self.changes += written.num_rows + deleted.num_rows
+                self.tables.apply(table.name, written, deleted, version)
+        self.tables.timers.given(self.stream.timers)
 
     def _execute(self, segment: Segment, clock: int | None) -> None:
         if segment.header["plan"] != self.engine.kernel.fingerprint:
@@ -105,9 +111,14 @@ class Replay:
             EventBatch(e.event, e.table, tables[e.event.name].column(ARRIVAL).to_numpy())
             for e in intake.events(self.program, tables, sound=True)
         ]
-        self.engine.replay(self.engine.encode(self.engine.order(events, clock=clock)), segment.header["version"])
+        ordered = self.engine.order(events, clock=clock, until=segment.header.get("until"))
+        self.engine.replay(self.engine.encode(ordered), segment.header["version"])
         self.changes += self.tables.dirty_count()
         self.engine.end_batch()
+
+
+def _no_keys(table: TableDef) -> pa.Table:
+    return table.arrow().empty_table().select([c.name for c in table.keys])
 
 
 def recover(journal: Journal, replay: Replay, upto: int | None = None) -> Recovered:

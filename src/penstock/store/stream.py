@@ -2,7 +2,7 @@
 
 It goes into every segment and snapshot, so that the newest one holds all of it:
 
-    header "stream"       {"source": …, "offsets": …, "drained": …, "highest": …, "frontier": …}
+    header "stream"       {"source": …, "offsets": …, "drained": …, "highest": …, "frontier": …, "timers": …}
     part held:Transfer    events held back, in order of arrival
 """
 
@@ -23,12 +23,17 @@ class StreamState(NamedTuple):
     buffer: WatermarkBuffer = WatermarkBuffer()
     offsets: str | None = None  # how its last batch was planned: a batch of that number planned anew is another one
     drained: int | None = None  # the last version that ran what was held, because the stream had come to its end
+    timers: int | None = None  # how many numbers were given to timers (state/timers.py)
 
     def ran(self, ts: Any) -> StreamState:
         """After a batch whose events, in order, have these times."""
-        source, before, offsets, drained = self
+        source, before, offsets, drained, timers = self
         after = before.ran(ts.item(-1)) if ts.size else before
-        return self if after is before else StreamState(source, after, offsets, drained)
+        return self if after is before else StreamState(source, after, offsets, drained, timers)
+
+    def advanced(self, to: int) -> StreamState:
+        """After the clock was set by hand."""
+        return self._replace(buffer=self.buffer.ran(to))
 
     def header(self) -> dict[str, Any]:
         kept = {
@@ -38,6 +43,8 @@ class StreamState(NamedTuple):
             "highest": self.buffer.highest,
             "frontier": self.buffer.frontier,
         }
+        if self.timers is not None:
+            kept["timers"] = self.timers
         return {"stream": kept} if any(value is not None for value in kept.values()) else {}
 
     def parts(self) -> dict[str, pa.Table]:
@@ -47,4 +54,4 @@ class StreamState(NamedTuple):
     def read(cls, header: dict[str, Any], parts: dict[str, pa.Table]) -> StreamState:
         kept = header.get("stream", {})
         buffer = WatermarkBuffer(kept.get("highest"), kept.get("frontier"), parts_of(HELD, parts))
-        return cls(kept.get("source"), buffer, kept.get("offsets"), kept.get("drained"))
+        return cls(kept.get("source"), buffer, kept.get("offsets"), kept.get("drained"), kept.get("timers"))

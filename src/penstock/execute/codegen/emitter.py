@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from penstock.declare.types import Type
-from penstock.execute.codegen import records, scalars, source, undo
+from penstock.execute.codegen import records, scalars, source, timers, undo
 from penstock.execute.codegen.layout import ENGINE_REASONS, FULL, FULL_QUEUES, NO_CLOCK, Layout
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
@@ -33,7 +33,7 @@ class Emitter:
         self.store = store  # the module that emits operations on records: in place, or on versions of them
         self.notes = notes  # whether to comment what is written
         self.origin = Block("", ())  # what is being written, and from which source
-        self.numbers = {t.name: n for n, t in enumerate(plan.program.tables)}
+        self.numbers = {t.name: n for n, t in enumerate(plan.program.stored)}
         self.foresight: Any = None  # versions: the sites of the transaction
         self.reasons: list[str] = []
         self.literals: list[str] = []
@@ -350,6 +350,7 @@ EMIT: dict[str, Callable[[Emitter, Source, Op], None]] = {
     "udf": Emitter.udf,
     "record": Emitter.record,
     "emit": Emitter.emit,
+    "timer": timers.set_timer,
     "loop": Emitter.loop,
     **scalars.EMIT,
 }
