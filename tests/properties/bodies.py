@@ -35,6 +35,8 @@ KEYS = 4
 NO_TABLE, ONE_TABLE, NONE_TOUCHED, ONE_ROW, NO_ROW = 0.05, 0.1, 0.06, 0.08, 0.04
 # How often a transaction that takes an emitted event is nested.
 NESTED = 0.4
+# How often an event is emitted with at=; and how often a transaction sets its own event again.
+TIMED, AGAIN = 0.35, 0.3
 # Where a range may begin and end, and the steps that cross all ints in a few turns.
 BOUNDS = ("LOWEST", "HIGHEST", "LOWEST + 1", "HIGHEST - 2", "0", "-1", "BIG")
 # How many digits round() keeps.
@@ -115,6 +117,7 @@ class Writer:
         self.fields = fields
         self.udfs = udfs
         self.emits: list[tuple[str, list[tuple[str, Type]]]] = []  # events that it may emit, and their fields
+        self.output = ""  # which of them no transaction takes
         self.scope = Scope()
         self.types: dict[str, Type] = {}  # every name's one type, assigned here or not
         self.kinds: dict[str, Record] = {}
@@ -481,7 +484,17 @@ class Writer:
         name, fields = self.rng.choice(self.emits)
         given = [f"{field}={self.emitted(field, type_)}" for field, type_ in fields]
         self.rng.shuffle(given)
-        return [f"ps.emit({name}({', '.join(given)}))"]
+        return [f"ps.emit({name}({', '.join(given)}){'' if name == self.output else self.later()})"]
+
+    def later(self) -> str:
+        """When it runs: mostly in this round; soon, late, or never; at a time that is past; or at any."""
+        if self.chance(1 - TIMED):
+            return ""
+        near = self.rng.choice(("1", "SMALL", "10", "0", "-1", "-20", "BIG", f"e.{self.whole()} % 20"))
+        return f", at=ps.now() + {near}" if self.chance(0.85) else f", at={self.expr(INT, 1)}"
+
+    def whole(self) -> str:
+        return self.rng.choice([n for n, t in self.fields if t == INT])
 
     def emitted(self, field: str, type_: Type) -> str:
         """A value for a field: keys are mostly those that this event has, so that they meet others."""
@@ -670,7 +683,7 @@ def program(seed: Any, *, flow: bool = False) -> str:
     # Each emits only those behind it, so that there is no cycle; the last one is an output.
     for place, (name, fields) in enumerate(inner[:-1]):
         mark = "@app.transaction(nested=True)" if rng.random() < NESTED else "@app.transaction"
-        body = _transaction(rng, tables, name, fields, udfs, inner[place + 1 :])
+        body = _transaction(rng, tables, name, fields, udfs, inner[place + 1 :], again=True)
         transactions.append(["", "", mark, *body])
     if flow:
         rng.shuffle(transactions)  # of two that are ready, the first declared runs first
@@ -684,12 +697,18 @@ def _transaction(
     fields: list[tuple[str, Type]],
     udfs: bool,
     emits: list[tuple[str, list[tuple[str, Type]]]],
+    again: bool = False,
 ) -> list[str]:
     touched = [] if rng.random() < NONE_TOUCHED else tables
     writer = Writer(rng, touched, fields, udfs)
     writer.emits = emits
+    writer.output = emits[-1][0] if emits else ""
     writer.budget = rng.choice((2, 4, 6))  # compiling takes more than twice as long for twice the statements
     body, leaves = writer.block(3, writer.budget)
+    if not leaves and again and rng.random() < AGAIN:
+        # A field counts the times, or it would never end.
+        given = [f"{n}=e.i1 - 1" if n == "i1" else f"{n}={writer.emitted(n, t)}" for n, t in fields]
+        body += ["if 0 < e.i1 < 5:", f"    ps.emit({event}({', '.join(given)}), at=ps.now() + {rng.choice((1, 2, 9))})"]
     if not leaves and rng.random() < 0.9:
         body.append(writer.returning())
     return [f"def t{event[1:] if event[0] == 'E' else event}(e: {event}):", *("    " + line for line in body)]
@@ -850,7 +869,9 @@ def batch(rng: Random, program: Program, size: int) -> list[tuple[str, dict[str,
     for _ in range(size):
         kind = rng.choice([event for event in program.events if event.order is not None])
         values = {f.name: _value(rng, f.name, f.type) for f in kind.fields}
-        values["ts"] = rng.choice((INT_MIN, INT_MAX)) if rng.random() < 0.03 else rng.randrange(max(1, size // 2))
+        # The clock never falls: at the end of time there are no timers any more.
+        extreme = 0.003 if program.flow is not None else 0.03
+        values["ts"] = rng.choice((INT_MIN, INT_MAX)) if rng.random() < extreme else rng.randrange(max(1, size // 2))
         if "id" in values:
             values["id"] = rng.choice("abcdeé") + rng.choice("ab")
         events.append((kind.name, values))

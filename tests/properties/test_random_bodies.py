@@ -16,7 +16,7 @@ from typing import Any
 import bodies
 import pytest
 from bodies import Trial
-from law import FORMS, agree, in_form
+from law import FORMS, agree, agree_reopened, in_form
 from settings import EXAMPLES, SEED
 from shrink import shrink
 
@@ -167,6 +167,9 @@ def _run(
             again = bodies.load(one.source, directory, f"attempt_{attempts}")
             for policy in policies or (None,):
                 agree(again.app, *_bound(one, again), policy)
+            if flow:
+                log = ("changes", "input")[len(one.source) % 2]
+                agree_reopened(again.app, *_bound(one, again), directory / f"state_{attempts}", log)
         except DeclarationError:
             return None
         except Exception as error:

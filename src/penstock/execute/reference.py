@@ -32,7 +32,7 @@ from penstock.execute.rounds import Rounds
 from penstock.execute.timers import Timers
 from penstock.execute.uncompiled import Clock, Key, Row
 from penstock.execute.values import convert, lift, lower
-from penstock.plan.flow import MOST_EMITS
+from penstock.plan import flow
 from penstock.state.sql import read
 
 
@@ -186,12 +186,12 @@ class Reference:
     def _execute(self, one: Arrival) -> list[dict[str, Any]]:
         """Run one event, and before it the timers that are due; the rows of their outcomes."""
         before = self._run_timers(max(self._clock, one.ts))
-        rows, _ = self._round(one.event, one.values, self._outcome(one), self._clock, MOST_EMITS)
+        rows, _ = self._round(one.event, one.values, self._outcome(one), self._clock, flow.MOST_EMITS)
         return before + rows
 
     def _run_timers(self, to: float) -> list[dict[str, Any]]:
         """Move the clock to this time, and run the timers on the way; the rows of their outcomes."""
-        rows, room = list[dict[str, Any]](), MOST_EMITS
+        rows, room = list[dict[str, Any]](), flow.MOST_EMITS
         while (timer := self._timers.take(self._value(to))) is not None:
             self._clock = _time(timer.at)
             outcome = {"ts": timer.at, "id": timer.id, "version": self.version}

@@ -18,7 +18,7 @@ from penstock.declare.model import EventDef, Program
 from penstock.errors import Aborted
 from penstock.execute.uncompiled import Clock, EventView, Key, Row, Transaction, uncompiled
 from penstock.execute.values import convert, lower
-from penstock.plan.flow import MOST_EMITS
+from penstock.plan import flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Rounds:
     def _group(self, root: Emitted, rows: list[dict[str, Any]], emits: int, clock: Clock) -> list[Emitted]:
         """Run an event and the nested ones that it causes; what they emitted. emits: of the round, before this one."""
         first, inside, emitted = len(rows), [root], list[Emitted]()
-        transaction = Transaction(self._tables, MOST_EMITS - emits, clock)
+        transaction = Transaction(self._tables, flow.MOST_EMITS - emits, clock)
         reason = None
         try:
             while inside:

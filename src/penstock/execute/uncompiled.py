@@ -23,7 +23,7 @@ from typing import Any
 from penstock.declare.model import EventDef, TableDef
 from penstock.errors import Aborted
 from penstock.execute.values import convert, lift, lower, negated
-from penstock.plan.flow import MOST_EMITS, TOO_MANY
+from penstock.plan.flow import TOO_MANY
 
 Key = tuple[Any, ...]
 Row = dict[str, Any]  # the columns beside the key, as a body sees them
@@ -55,9 +55,9 @@ class EventView:
 class Clock:
     """Times are values of ts."""
 
-    now: Any = None  # None before anything has run
-    until: Any = None  # timers up to here run before the next event does
-    room: int = MOST_EMITS  # how many more of these may be set
+    now: Any  # None before anything has run
+    until: Any  # timers up to here run before the next event does
+    room: int  # how many more of these may be set
 
     def tick(self) -> Any:
         """The next moment."""

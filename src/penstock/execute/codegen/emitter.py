@@ -18,7 +18,7 @@ from penstock.execute.codegen import records, scalars, source, timers, undo
 from penstock.execute.codegen.layout import ENGINE_REASONS, FULL, FULL_QUEUES, NO_CLOCK, Layout
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
-from penstock.plan.flow import MOST_EMITS, TOO_MANY
+from penstock.plan import flow
 from penstock.plan.ir import ROW, Block, Op, Plan, walk
 from penstock.state.lanes import constant
 
@@ -260,7 +260,7 @@ class Emitter:
         number = self.plan.program.kind(op.name)
         event = self.plan.program.events[number]
         used, n = self.queued[op.name], f"q{number}_n"
-        self.abort(out, f"emits >= {MOST_EMITS}", TOO_MANY)
+        self.abort(out, f"emits >= {flow.MOST_EMITS}", flow.TOO_MANY)
         out.line(f"if {n} >= room[{number + 1}]:")
         with out.indented():
             out.line(f"info[0] = {FULL_QUEUES - number}")

@@ -11,7 +11,7 @@ from penstock.declare.model import AT, ID, NAMED
 from penstock.execute.codegen import records, undo
 from penstock.execute.codegen.layout import FULL, FULL_TIMERS
 from penstock.execute.codegen.source import Source
-from penstock.plan.flow import MOST_EMITS, TOO_MANY
+from penstock.plan import flow
 from penstock.plan.ir import Op
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def set_timer(em: Emitter, out: Source, op: Op) -> None:
     assert ts is not None
     last = ts.traits.limits[1] if ts.traits.limits else INT_MAX
     undo.room(em, out, op)
-    em.abort(out, f"emits >= {MOST_EMITS}", TOO_MANY)
+    em.abort(out, f"emits >= {flow.MOST_EMITS}", flow.TOO_MANY)
     when = f"{v}_when"
     out.line(f"{when} = {em.val(op.args[-1])}")
     out.line(f"if {when} <= now:")
@@ -35,7 +35,7 @@ def set_timer(em: Emitter, out: Source, op: Op) -> None:
         out.line(f"{when} = now + 1{em.note('the next tick')}")
     out.line(f"if {when} <= until:{em.note('it runs before the next event')}")
     with out.indented():
-        em.abort(out, f"chained >= {MOST_EMITS}", TOO_MANY)
+        em.abort(out, f"chained >= {flow.MOST_EMITS}", flow.TOO_MANY)
     out.line("if heap_n + set_n >= heap_at.size:")
     with out.indented():
         out.line(f"info[0] = {FULL_TIMERS}")
