@@ -36,7 +36,7 @@ NO_TABLE, ONE_TABLE, NONE_TOUCHED, ONE_ROW, NO_ROW = 0.05, 0.1, 0.06, 0.08, 0.04
 # How often a transaction that takes an emitted event is nested.
 NESTED = 0.4
 # How often an event is emitted with at=; and how often a transaction sets its own event again.
-TIMED, AGAIN = 0.35, 0.3
+TIMED, AGAIN = 0.45, 0.4
 # Where a range may begin and end, and the steps that cross all ints in a few turns.
 BOUNDS = ("LOWEST", "HIGHEST", "LOWEST + 1", "HIGHEST - 2", "0", "-1", "BIG")
 # How many digits round() keeps.
