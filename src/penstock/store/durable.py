@@ -125,7 +125,12 @@ class DurableStore:
         return self._log == "changes"
 
     def prepare(
-        self, tables: Tables, events: list[EventBatch], outcomes: BatchOutcomes, stream: StreamState, request: BatchRequest
+        self,
+        tables: Tables,
+        events: list[EventBatch],
+        outcomes: BatchOutcomes,
+        stream: StreamState,
+        request: BatchRequest,
     ) -> Any:
         """A batch that has run, on disk; it is committed, or forgotten, before anything else is written."""
         parts = replay.input_parts(events) if self._log == "input" else replay.changes_parts(tables)

@@ -49,7 +49,12 @@ class MemoryStore:
         )
 
     def prepare(
-        self, tables: Tables, events: list[EventBatch], outcomes: BatchOutcomes, stream: StreamState, request: BatchRequest
+        self,
+        tables: Tables,
+        events: list[EventBatch],
+        outcomes: BatchOutcomes,
+        stream: StreamState,
+        request: BatchRequest,
     ) -> Any:
         return outcomes, stream, request.id
 

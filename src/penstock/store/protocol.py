@@ -46,7 +46,12 @@ class Store(Protocol):
         """Raises where a stream's batch cannot be the next one here, nor the last one again."""
 
     def prepare(
-        self, tables: Tables, events: list[EventBatch], outcomes: BatchOutcomes, stream: StreamState, request: BatchRequest
+        self,
+        tables: Tables,
+        events: list[EventBatch],
+        outcomes: BatchOutcomes,
+        stream: StreamState,
+        request: BatchRequest,
     ) -> Any:
         """A batch that has run, written down; it is committed, or forgotten, before anything else is written."""
 

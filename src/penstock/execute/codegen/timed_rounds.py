@@ -117,12 +117,15 @@ class TimedRounds(Rounds):
         table = self.plan.table(timers_of(event.name))
         n = self.emitter.numbers[table.name]
         columns = {c.name: f"t{n}_c{k}[x]" for k, c in enumerate(table.values)}
+        empty = len(out.lines)
         for field in event.fields:
             if field.name in self.used[event.name]:
                 out.line(f"e{kind}_{field.name}[0] = {columns[field.name]}")
         if self.has_ids:
             out.line(f"root_id = {columns[ID]}")
             out.line(f"root_named = {columns[NAMED]}")
+        if len(out.lines) == empty:
+            out.line("pass")
 
     def retire(self, out: Source) -> None:
         """The first timer has run."""
