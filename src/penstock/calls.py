@@ -32,6 +32,7 @@ from penstock.errors import PenstockError, StateError
 from penstock.execute import intake
 from penstock.execute.called import one_row, own_ts
 from penstock.execute.intake import EventBatch
+from penstock.execute.outcomes import BatchOutcomes
 from penstock.gate import Gate
 from penstock.observe.report import BatchReport
 from penstock.state.arrow import times
@@ -70,7 +71,7 @@ class Versions(Protocol):
     def go_back(self) -> None:
         """Memory as of the last version."""
 
-    def look(self, calls: list[EventBatch]) -> pa.Table:
+    def look(self, calls: list[EventBatch]) -> BatchOutcomes:
         """The outcomes of calls that only read."""
 
     def call_now(self, calls: list[EventBatch]) -> tuple[list[Outcome], BatchReport]:
@@ -187,7 +188,7 @@ class Calls:
     # -- what versions say of calls -----------------------------------------------------------
 
     def answers(
-        self, called: list[EventBatch] | None, stream: StreamState, outcomes: pa.Table
+        self, called: list[EventBatch] | None, stream: StreamState, outcomes: BatchOutcomes
     ) -> tuple[list[Answer], StreamState]:
         """What a batch that has run says of calls, and the stream without those that waited for it. called: where it
         is a version of calls, these."""
@@ -195,9 +196,11 @@ class Calls:
             rows, told = _roots(outcomes)
             keys = [_key(one) for one in called]
             return [Answer(key, row, one, None) for key, row, one in zip(keys, rows, told, strict=True)], stream
-        found = [(one, _row_of(self._versions.program, one, outcomes)) for one in stream.waiting]
+        found = [(one, _row_of(self._versions.program, one, outcomes.table)) for one in stream.waiting]
         answers = [
-            Answer(None if one.id is None else (one.event, one.id), row, outcomes.slice(row, 1).to_pylist()[0], one)
+            Answer(
+                None if one.id is None else (one.event, one.id), row, outcomes.table.slice(row, 1).to_pylist()[0], one
+            )
             for one, row in found
             if row is not None
         ]
@@ -341,12 +344,12 @@ def notes_of(called: bool, answers: list[Answer]) -> dict[str, Any]:
     return notes | {"calls": kept} if kept else notes
 
 
-def _roots(outcomes: pa.Table) -> tuple[list[int], list[Outcome]]:
+def _roots(outcomes: BatchOutcomes) -> tuple[list[int], list[Outcome]]:
     """The rows of the events that were called, in order; and these rows."""
-    if "step" not in outcomes.column_names:
-        return list(range(outcomes.num_rows)), outcomes.to_pylist()
-    rows = np.flatnonzero(outcomes.column("step").to_numpy() == 0)
-    return rows.tolist(), outcomes.take(pa.array(rows)).to_pylist()
+    table, rows = outcomes.table, outcomes.arrived
+    if rows is None:
+        return list(range(table.num_rows)), table.to_pylist()
+    return rows.tolist(), table.take(pa.array(rows)).to_pylist()
 
 
 def _key(call: EventBatch) -> Key | None:

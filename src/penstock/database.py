@@ -17,6 +17,7 @@ memory ahead of the disk, so the database refuses further work until it is opene
 
 from __future__ import annotations
 
+import datetime
 import os
 import threading
 import time
@@ -31,7 +32,7 @@ import pyarrow as pa
 from penstock import observe
 from penstock.calls import AHEAD_S, Answer, Calls, notes_of
 from penstock.check.findings import Finding
-from penstock.declare.model import TableDef
+from penstock.declare.model import TableDef, timers_of
 from penstock.declare.objects import Batch, Key, Rows, Table
 from penstock.engine import BatchRun, EncodedBatch, Engine
 from penstock.errors import InputError, StateError, committing, tell_committed
@@ -48,6 +49,7 @@ from penstock.plan.ir import Plan
 from penstock.schedule.policy import Policy
 from penstock.serve.server import Server
 from penstock.state.ages import NEVER
+from penstock.state.timers import waiting
 from penstock.state.view import View
 from penstock.store.durable import DurableStore
 from penstock.store.memory import MemoryStore
@@ -130,11 +132,26 @@ class Database:
         all that is held runs. source: names the stream whose batches, numbered from 0 without gaps, have these ids;
         offsets: what of the stream this batch is.
         """
-        request, policy = BatchRequest(id, source, offsets, watermark, flush).checked(), _policy(policy, self._policy)
+        request = BatchRequest(id, source, offsets, watermark, flush).checked()
+        return self._run(batch, request, _policy(policy, self._policy))
+
+    def advance(self, t: int | datetime.datetime) -> pa.Table:
+        """Set the clock: what is held back up to t and the timers up to t run now, as a version of its own; its
+        outcomes. With a watermark, what arrives at or below t from now on is late. Into the past it does nothing.
+
+        t: a value of ts.
+        """
+        request = BatchRequest(until=intake.moment(self.program, t))
+        return self._run([], request, self._policy)
+
+    def _run(self, batch: Batch | Callable[[], Batch], request: BatchRequest, policy: Policy) -> pa.Table:
         with self._gate.writing():
+            id, source, offsets = request.id, request.source, request.offsets
             stored = None if id is None else self._stored(id, source, offsets)
             if stored is not None:
                 return stored
+            if request.until is not None and self._clock is not None and request.until <= self._clock:
+                return self.program.outcomes().empty_table()
             if callable(batch):
                 batch = batch()
             if self._pending is not None and self._pending.request != request:
@@ -232,11 +249,22 @@ class Database:
             if self._view is not None and self._view.version == version:
                 return self._view
             if version == self.version and self._pending is None:
-                self._view = View(version, self._engine.tables.arrow())
+                self._view = self._engine.tables.view(version)
                 return self._view
             if not 0 <= version <= self.version:
                 raise StateError(f"app '{self.program.name}' has no version {version}; the last is {self.version}")
-        return self._store.view(version)
+        return self._store.tables_at(version).view(version)
+
+    def pending(self, event: type | str) -> pa.Table:
+        """The timers of an event that have not run, in the order in which they will: at, the id of the event that they
+        are from, and their fields."""
+        found = intake.timed(self.program, event)
+        name = timers_of(found.name)
+        with self._gate.reading():
+            rows = self._engine.tables.arrow_of(name) if self._pending is None else None
+        if rows is None:  # a batch has run ahead
+            rows = self._store.tables_at(self.version).arrow_of(name)
+        return waiting(self.program, found, rows)
 
     def history(self, table: Table | str, *key: Key) -> pa.Table:
         """Every retained change of one record, oldest first: version, change, and its columns."""
@@ -346,8 +374,8 @@ class Database:
 
     def _arrange(self, events: list[EventBatch], request: BatchRequest, watch: Stopwatch) -> IncomingBatch:
         events, late, stream = self._release(events, request)
-        ordered = self._engine.order(events, late, self._clock)
-        stream = stream.ran(ordered.ts)
+        ordered = self._engine.order(events, late, self._clock, request.until)
+        stream = stream.ran(ordered.ts) if request.until is None else stream.advanced(request.until)
         watch.ends("order")
         encoded = self._engine.encode(ordered)
         watch.ends("encode")
@@ -371,9 +399,10 @@ class Database:
         outcomes = engine.outcomes(run)
         watch.ends("publish")
         events = without_late(incoming.events, incoming.late)
-        answers, stream = self._calls.answers(incoming.called, incoming.stream, outcomes.table)
+        stream = incoming.stream._replace(timers=engine.tables.timers.numbers)
+        answers, stream = self._calls.answers(incoming.called, stream, outcomes)
         notes = notes_of(incoming.called is not None, answers)
-        stored = self._store.prepare(engine.tables, events, outcomes, stream, incoming.request.id, notes)
+        stored = self._store.prepare(engine.tables, events, outcomes, stream, incoming.request, notes)
         watch.ends("commit")
         report = self._report(run, outcomes, stream, watch)
         engine.end_batch()
@@ -408,13 +437,15 @@ class Database:
         """What of the batch, and of what was held back, runs now; which of it is late; what the stream keeps."""
         late, stream = None, self._store.stream
         if request.watermark is not None or request.flush or stream.buffer.held:
-            released = release(self.program, events, stream.buffer, request.watermark, flush=request.flush)
+            released = release(
+                self.program, events, stream.buffer, request.watermark, flush=request.flush, until=request.until
+            )
             events, late, stream = released.events, released.late, stream._replace(buffer=released.buffer)
         if request.source is not None and request.flush:
             stream = stream._replace(source=request.source, drained=self.version + 1)
         elif request.source is not None:
             stream = stream._replace(source=request.source, offsets=request.offsets)
-        if not request.flush and request.watermark != stream.watermark:
+        if not request.flush and request.until is None and request.watermark != stream.watermark:
             stream = stream._replace(watermark=request.watermark)
         return events, late, stream
 
@@ -431,10 +462,10 @@ class Database:
     def go_back(self) -> None:
         self._go_back()
 
-    def look(self, calls: list[EventBatch]) -> pa.Table:
+    def look(self, calls: list[EventBatch]) -> BatchOutcomes:
         engine, clock = self._engine, self._clock
         ordered = engine.in_turn(merged(calls, clock), clock)
-        out = engine.outcomes(engine.run(engine.encode(ordered), self.version, Policy.serial())).table
+        out = engine.outcomes(engine.run(engine.encode(ordered), self.version, Policy.serial()))
         with self._gate.whole():
             engine.end_batch()
         return out

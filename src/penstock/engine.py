@@ -68,8 +68,14 @@ class Engine:
         """Another engine for the same app, with empty tables; the two may run at the same time."""
         return Engine(self.plan, self.kernel.twin())
 
-    def order(self, events: list[EventBatch], late: list[Any] | None = None, clock: int | None = None) -> OrderedBatch:
-        return order(self.program, events, late, clock)
+    def order(
+        self,
+        events: list[EventBatch],
+        late: list[Any] | None = None,
+        clock: int | None = None,
+        until: int | None = None,
+    ) -> OrderedBatch:
+        return order(self.program, events, late, clock, until)
 
     def in_turn(self, calls: list[EventBatch], clock: int | None) -> OrderedBatch:
         """Events that were called, in order of arrival. clock: the highest ts that ran before them."""

@@ -40,6 +40,8 @@ NESTED = 0.4
 EXPIRE, TTLS = 0.1, (1, 5, 20, 60)
 # How often a transaction of a group returns nothing, so that it may be caused from a loop.
 SILENT = 0.7
+# How often an event is emitted with at=; and how often a transaction sets its own event again.
+TIMED, AGAIN = 0.45, 0.4
 # Where a range may begin and end, and the steps that cross all ints in a few turns.
 BOUNDS = ("LOWEST", "HIGHEST", "LOWEST + 1", "HIGHEST - 2", "0", "-1", "BIG")
 # How many digits round() keeps.
@@ -126,7 +128,8 @@ class Writer:
         self.udfs = udfs
         self.scans = False
         self.emits: list[tuple[str, list[tuple[str, Type]]]] = []  # events that it may emit, and their fields
-        self.output = ""  # the one of them that goes out, if it must not from a loop
+        self.output = ""  # the one of them that goes out
+        self.grouped = False  # whether all that it causes is one group: nothing goes out from a loop, or waits
         self.silent = False  # whether nothing is returned
         self.scope = Scope()
         self.types: dict[str, Type] = {}  # every name's one type, assigned here or not
@@ -412,7 +415,7 @@ class Writer:
         ]
         if self.tables:
             ways += [(5, self.fetch), (8, self.write), (2, self.insert), (2, self.delete)]
-        if [name for name, _ in self.emits if not self.loops or name != self.output]:
+        if [name for name, _ in self.emits if not (self.grouped and self.loops and name == self.output)]:
             ways.append((8, self.emit))
         if depth > 0:
             ways.append((4, lambda: self.loop(depth)))
@@ -528,10 +531,22 @@ class Writer:
         return [call]
 
     def emit(self) -> list[str]:
-        name, fields = self.rng.choice([one for one in self.emits if not self.loops or one[0] != self.output])
+        name, fields = self.rng.choice(
+            [e for e in self.emits if not (self.grouped and self.loops and e[0] == self.output)]
+        )
         given = [f"{field}={self.emitted(field, type_)}" for field, type_ in fields]
         self.rng.shuffle(given)
-        return [f"ps.emit({name}({', '.join(given)}))"]
+        return [f"ps.emit({name}({', '.join(given)}){'' if self.grouped or name == self.output else self.later()})"]
+
+    def later(self) -> str:
+        """When it runs: mostly in this round; soon, late, or never; at a time that is past; or at any."""
+        if self.chance(1 - TIMED):
+            return ""
+        near = self.rng.choice(("1", "SMALL", "10", "0", "-1", "-20", "BIG", f"e.{self.whole()} % 20"))
+        return f", at=ps.now() + {near}" if self.chance(0.85) else f", at={self.expr(INT, 1)}"
+
+    def whole(self) -> str:
+        return self.rng.choice([n for n, t in self.fields if t == INT])
 
     def emitted(self, field: str, type_: Type) -> str:
         """A value for a field: keys are mostly those that this event has, so that they meet others."""
@@ -740,7 +755,7 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False) -> str:
         mark = "@app.transaction(nested=True)" if groups or rng.random() < NESTED else "@app.transaction"
         silent = groups and rng.random() < SILENT
         body = _transaction(
-            rng, tables, name, fields, udfs, inner[place + 1 :], scans=scans, groups=groups, silent=silent
+            rng, tables, name, fields, udfs, inner[place + 1 :], scans=scans, groups=groups, silent=silent, again=True
         )
         transactions.append(["", "", mark, *body])
     if flow:
@@ -759,13 +774,18 @@ def _transaction(
     scans: bool,
     groups: bool,
     silent: bool = False,
+    again: bool = False,
 ) -> list[str]:
     touched = [] if rng.random() < NONE_TOUCHED else tables
     writer = Writer(rng, touched, fields, udfs)
     writer.emits, writer.scans, writer.silent = emits, scans, silent
-    writer.output = emits[-1][0] if groups and emits else ""
+    writer.output, writer.grouped = emits[-1][0] if emits else "", groups
     writer.budget = rng.choice((2, 4, 6))  # compiling takes more than twice as long for twice the statements
     body, leaves = writer.block(3, writer.budget)
+    if not leaves and again and not groups and rng.random() < AGAIN:
+        # A field counts the times, or it would never end.
+        given = [f"{n}=e.i1 - 1" if n == "i1" else f"{n}={writer.emitted(n, t)}" for n, t in fields]
+        body += ["if 0 < e.i1 < 5:", f"    ps.emit({event}({', '.join(given)}), at=ps.now() + {rng.choice((1, 2, 9))})"]
     if not leaves and rng.random() < 0.9:
         body.append(writer.returning())
     return [f"def t{event[1:] if event[0] == 'E' else event}(e: {event}):", *("    " + line for line in body)]
@@ -926,7 +946,9 @@ def batch(rng: Random, program: Program, size: int) -> list[tuple[str, dict[str,
     for _ in range(size):
         kind = rng.choice([event for event in program.events if event.order is not None])
         values = {f.name: _value(rng, f.name, f.type) for f in kind.fields}
-        values["ts"] = rng.choice((INT_MIN, INT_MAX)) if rng.random() < 0.03 else rng.randrange(max(1, size // 2))
+        # The clock never falls: at the end of time there are no timers any more.
+        extreme = 0.003 if program.flow is not None else 0.03
+        values["ts"] = rng.choice((INT_MIN, INT_MAX)) if rng.random() < extreme else rng.randrange(max(1, size // 2))
         if "id" in values:
             values["id"] = rng.choice("abcdeé") + rng.choice("ab")
         events.append((kind.name, values))

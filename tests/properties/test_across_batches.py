@@ -1,5 +1,5 @@
 """Native equals reference across batches: with watermarks and without, flushes between them, late events of several
-types, under several policies, and on a directory that is opened again at any moment."""
+types, the clock set by hand, timers, under several policies, and on a directory that is opened again at any moment."""
 
 import os
 import tempfile
@@ -10,8 +10,9 @@ import programs
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
-from law import FORMS, in_form, step
+from law import FORMS, in_form, same, step
 from settings import EXAMPLES
+from values import DATETIMES
 
 from penstock.schedule.policy import Policy
 
@@ -19,6 +20,7 @@ from penstock.schedule.policy import Policy
 POLICIES: dict[str, list[Policy | None]] = {
     "bank": [Policy.parse(name, 2) for name in ("serial", "ready/transaction/eager", "tstream")],
     "merge": [None],
+    "timers": [None],
 }
 # For few times near each other and at both ends of an int64; and for a datetime's microseconds.
 DELAYS = (0, 0, 1, 2, 3, 10**6, 30 * 10**6, 2**63, 2**65)
@@ -32,9 +34,13 @@ class Step:
     flush: bool
     policy: Policy | None
     reopened: bool  # before it
+    advance: Any  # behind it: what the clock is set to, or None
 
 
 def steps(case: programs.Case, policies: list[Policy | None]) -> st.SearchStrategy[list[Step]]:
+    ordered = case.app.program.order_type()
+    times: tuple[Any, ...] = tuple(DATETIMES) if ordered.kind == "datetime" else (1, 2, 4, 5, 7, 10, 2**63 - 1)
+
     def as_step(drawn: tuple[Any, ...]) -> Step:
         return Step(*drawn)
 
@@ -45,6 +51,7 @@ def steps(case: programs.Case, policies: list[Policy | None]) -> st.SearchStrate
         st.sampled_from((False, False, False, True)),
         st.sampled_from(policies),
         st.booleans(),
+        st.one_of(st.none(), st.sampled_from(times)),
     )
     return st.lists(one.map(as_step), min_size=2, max_size=7)
 
@@ -83,6 +90,8 @@ def test_batches_one_after_the_other(name: str) -> None:
                         db = case.app.open(**where, background=False)
                     batch = in_form(one.events, one.form)
                     step(case.app, db, reference, batch, one.policy, watermark=one.watermark, flush=one.flush)
+                    if one.advance is not None:
+                        same(case.app, db, reference, db.advance(one.advance), reference.advance(one.advance))
             finally:
                 db.close()
 

@@ -17,7 +17,7 @@ from typing import Any
 import bodies
 import pytest
 from bodies import Trial
-from law import FORMS, agree, in_form
+from law import FORMS, agree, agree_reopened, in_form
 from settings import EXAMPLES, SEED
 from shrink import shrink
 
@@ -210,7 +210,8 @@ def _run(
     # A random program is never seen again, so its machine code goes with the test's own files.
     monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(directory / "cache"))
     groups = drawn in GROUPS
-    seed, module, source = _drawn(seed, directory, most, drawn, flow=groups or drawn is _is_flow, groups=groups)
+    flow = groups or drawn is _is_flow
+    seed, module, source = _drawn(seed, directory, most, drawn, flow=flow, groups=groups)
     trial = _trial(seed, module, source)
     attempts = 0
 
@@ -221,6 +222,9 @@ def _run(
             again = bodies.load(one.source, directory, f"attempt_{attempts}")
             for policy in policies or (None,):
                 agree(again.app, *_bound(one, again), policy)
+            if flow:
+                log = ("changes", "input")[len(one.source) % 2]
+                agree_reopened(again.app, *_bound(one, again), directory / f"state_{attempts}", log)
         except DeclarationError:
             return None
         except Exception as error:

@@ -164,8 +164,8 @@ def _beside_another() -> Iterator[None]:
 
 
 def _names_a_file(table: str) -> bool:
-    """Account, or held:Transfer: no separator, nothing that climbs out of the directory."""
-    return all(part.isidentifier() for part in table.split(":"))
+    """Account, $Expire or held:Transfer: no separator, nothing that climbs out of the directory."""
+    return all(part.isidentifier() for part in table.removeprefix("$").split(":"))
 
 
 def _fill(disk: Disk, path: Path, snapshot: Snapshot) -> Manifest:

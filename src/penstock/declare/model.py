@@ -5,7 +5,7 @@
     │                                           CheckDef(text, function)
     ├── EventDef(name, fields, order, id)       Field(name, type)
     ├── TransactionDef(name, function, event, nested)
-    └── Flow(ranked, emitted)                   where transactions emit events
+    └── Flow(ranked, emitted, timed)            where transactions emit events
 
 They hold the user's functions, but know nothing of how those run. What a user touches
 (`Account`, `Transfer`) is in objects.py.
@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.declare.types import INT, Type
+from penstock.declare.types import BOOL, INT, Type
 
 # A batch keeps each event's kind in seven bits; the eighth says that it is late (execute/order.py).
 MAX_EVENTS = 127
@@ -138,6 +138,18 @@ class Flow:
 
     ranked: tuple[str, ...]  # the events that transactions take: who emits before who is emitted
     emitted: tuple[str, ...]  # in order of declaration
+    timed: tuple[str, ...] = ()  # those of them that are emitted with at=
+
+
+# Columns of the table in which an event's timers wait, beside its fields: no field can have such a name.
+# number: which emission it was; at: when it runs; id: of the event at the root of the round that set it; named: whether
+# that has one.
+NUMBER, AT, ID, NAMED = "$number", "$at", "$id", "$named"
+
+
+def timers_of(event: str) -> str:
+    """The name of the table in which an event's timers wait."""
+    return f"${event}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +167,38 @@ class Program:
     # Every batch asks for these by an event's name, so they are made once.
     _kinds: dict[str, int] = field(init=False, repr=False, compare=False)
     _by_event: dict[str, TransactionDef] = field(init=False, repr=False, compare=False)
+    _timers: tuple[TableDef, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_kinds", {e.name: kind for kind, e in enumerate(self.events)})
         object.__setattr__(self, "_by_event", {t.event.name: t for t in self.transactions})
+        timed = self.flow.timed if self.flow is not None else ()
+        object.__setattr__(self, "_timers", tuple(self._timers_of(e) for e in self.events if e.name in timed))
 
     def table(self, name: str) -> TableDef:
-        return next(t for t in self.tables if t.name == name)
+        return next(t for t in self.stored if t.name == name)
+
+    @property
+    def timers(self) -> tuple[TableDef, ...]:
+        """A table for each event that is emitted with at=, in which those wait that have not run."""
+        return self._timers
+
+    @property
+    def stored(self) -> tuple[TableDef, ...]:
+        """What the state consists of: the tables that were declared, and behind them the timers."""
+        return (*self.tables, *self._timers)
+
+    def _timers_of(self, event: EventDef) -> TableDef:
+        id_ = self.id_type()
+        return TableDef(
+            timers_of(event.name),
+            (
+                Column(NUMBER, INT, key=True),
+                Column(AT, self.order_type() or INT),
+                *(() if id_ is None else (Column(ID, id_), Column(NAMED, BOOL))),
+                *(Column(f.name, f.type) for f in event.fields),
+            ),
+        )
 
     def event(self, name: str) -> EventDef | None:
         kind = self._kinds.get(name)
@@ -190,6 +227,11 @@ class Program:
     def id_type(self) -> Type | None:
         """The type of id, which all events that have one share."""
         return next((e.type_of(e.id) for e in self.events if e.id), None)
+
+    def pending(self, event: EventDef) -> pa.Schema:
+        """The columns of an event's timers, for users."""
+        root = [("at", (self.order_type() or INT).arrow()), *([("id", id_.arrow())] if (id_ := self.id_type()) else [])]
+        return pa.schema([*root, *event.arrow()])
 
     def outcomes(self) -> pa.Schema:
         """The columns of this app's outcomes; both sides of the law make tables of it."""

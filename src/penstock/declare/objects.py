@@ -56,7 +56,7 @@ class Accesses(Protocol):
     def contains(self, table: TableDef, key: tuple[Any, ...]) -> bool: ...
     def insert(self, table: TableDef, key: tuple[Any, ...], values: dict[str, Any]) -> Any: ...
     def delete(self, table: TableDef, key: tuple[Any, ...]) -> None: ...
-    def emit(self, event: EventDef, values: dict[str, Any]) -> None: ...
+    def emit(self, event: EventDef, values: dict[str, Any], at: Any) -> None: ...
     def now(self) -> Any: ...
     def scan(self, table: TableDef, way: str, names: tuple[str, ...], values: tuple[Any, ...]) -> Any: ...
 
@@ -187,17 +187,19 @@ def require(condition: Any, reason: str) -> None:
         raise Aborted(reason)
 
 
-def emit(event: object) -> None:
+def emit(event: object, *, at: Any = None) -> None:
     """Cause an event: its transaction runs behind this one, in the same round; without one, it is an output.
 
     Args:
         event: `Counted(contestant=1)`, an event that has no `ps.order()`.
+        at: When it runs, as a value of ts: a timer. It then is a round of its own, before the first event whose clock
+            is `at` or later.
     """
     accesses = current.get(None)
     if accesses is None:
         raise PenstockError(f"ps.emit({event!r}) has a meaning only inside a transaction")
     assert isinstance(event, Event), event
-    accesses.emit(event.definition, event.values)
+    accesses.emit(event.definition, event.values, at)
 
 
 def now() -> Any:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from penstock.declare.model import Program
-from penstock.execute.codegen.layout import FULL_QUEUES, FULL_ROWS, Argument
+from penstock.execute.codegen.layout import FULL_FIRED, FULL_QUEUES, FULL_ROWS, NOBODY, Argument
 from penstock.execute.order import OrderedBatch
 from penstock.state.lanes import dtype
 
@@ -26,8 +26,17 @@ class Steps:
     """Of each row of the outcomes, in the order run."""
 
     kind: Any  # uint8: which event of the program; LATE is added as in OrderedBatch
-    root: Any  # int64: the place in the batch of the event that caused it
+    root: Any  # int64: the place in the batch of the event that caused it; -1 - n: the n-th timer that ran
     step: Any  # int32: which of those that the root caused; itself is 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """The timers that a batch has run, in that order."""
+
+    at: Any
+    id: Any = None  # where events have ids: that of the event at the root of the round that set it
+    named: Any = None  # whether it has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +47,20 @@ class Output:
     lanes: dict[str, Any]  # field -> values
 
 
+def places(program: Program, batch: OrderedBatch) -> tuple[Any, Any]:
+    """The kind of each event and its row. Where the clock is set by hand, timers run at a place behind the last."""
+    if batch.until is None or not program.timers:
+        return batch.kind, batch.pos
+    return np.append(batch.kind, np.uint8(NOBODY)), np.append(batch.pos, 0)
+
+
 class FlowRun:
     def __init__(self, program: Program, arguments: tuple[Argument, ...], batch: OrderedBatch, lanes: Lanes) -> None:
-        self._program, self._kind, self._pos = program, batch.kind, batch.pos
+        self._program, (self._kind, self._pos) = program, places(program, batch)
         rows = 2 * batch.count + 1
         self._rows = {a.name: np.zeros(rows, _dtype(a)) for a in arguments if a.owner in ("rows", "out")}
+        self._fired = {a.name: np.zeros(_QUEUE, _dtype(a)) for a in arguments if a.owner == "fired"}
+        self._counts = np.zeros(2, np.int64)  # timers that have run; and of those set on the way to the next event
         self._queues: dict[int, dict[str, Any]] = {}
         for a in arguments:
             if a.owner == "queue":
@@ -61,10 +79,13 @@ class FlowRun:
         out = {"used": self._used, "room": self._room, "pos": self._pos, **self._rows}
         for lanes in self._queues.values():
             out |= lanes
-        return out
+        return out | self._fired | {"fired": self._counts} if self._fired else out
 
     def grow(self, what: int) -> None:
         """Make twice the room; what: as the kernel says it in info[0]."""
+        if what == FULL_FIRED:
+            self._fired = {name: np.concatenate([lane, np.zeros_like(lane)]) for name, lane in self._fired.items()}
+            return
         number = 0 if what == FULL_ROWS else 1 + FULL_QUEUES - what
         lanes = self._rows if number == 0 else self._queues.get(number - 1, {})
         for name, lane in lanes.items():
@@ -92,6 +113,10 @@ class FlowRun:
 
     def steps(self) -> Steps:
         return Steps(*(self._of_rows(name) for name in ("row_kind", "row_root", "row_step")))
+
+    def fired(self) -> Fired | None:
+        lanes = [self._fired.get(name) for name in ("fired_at", "fired_id", "fired_named")]
+        return Fired(*(None if lane is None else lane[: self._counts[0]] for lane in lanes)) if self._fired else None
 
     def outputs(self) -> dict[str, Output]:
         out = {}

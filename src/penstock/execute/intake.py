@@ -28,6 +28,7 @@ from penstock.declare.objects import Event, EventType
 from penstock.errors import InputError
 from penstock.execute.casting import column, values
 from penstock.execute.validate import JUDGED, refuse_unsound
+from penstock.state.arrow import times
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,28 @@ def output(program: Program, event: Any) -> EventDef:
             return one
     names = ", ".join(e.name for e in program.outputs()) or "none"
     raise InputError(f"app '{program.name}' has no output {name!r}; its outputs are {names}")
+
+
+def timed(program: Program, event: Any) -> EventDef:
+    """The event that is emitted with at= which the user named."""
+    name = str(event.definition.name if isinstance(event, EventType) else event)
+    names = program.flow.timed if program.flow is not None else ()
+    found = program.event(name) if name in names else None
+    if found is None:
+        known = ", ".join(names) or "none"
+        raise InputError(f"app '{program.name}' has no timers {name!r}; the events that it emits with at= are {known}")
+    return found
+
+
+def moment(program: Program, t: Any) -> int:
+    """A place in time that the user gave, as the number that it is in a lane."""
+    type_ = program.order_type()
+    if type_ is None:
+        raise InputError(f"app '{program.name}' has no clock: none of its events has a ps.order()")
+    at = f"db.advance({t!r}) of app '{program.name}', whose ts is {type_}"
+    if t is None:
+        raise InputError(f"{at}: None is no time; give one")
+    return int(times(values([t], type_, where=lambda _: at))[0])
 
 
 def _from_events(program: Program, batch: list[Any]) -> list[EventBatch]:

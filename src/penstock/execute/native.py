@@ -22,6 +22,7 @@ from penstock.execute.codegen.layout import (
     CLOCK,
     FULL_LOG,
     FULL_SCAN,
+    FULL_TIMERS,
     LOG_SIZE,
     STALE_INDEX,
     Argument,
@@ -29,11 +30,11 @@ from penstock.execute.codegen.layout import (
     scanned_tables,
     table_arguments,
 )
-from penstock.execute.flow_run import FlowRun, Output, Steps
+from penstock.execute.flow_run import Fired, FlowRun, Output, Steps, places
 from penstock.execute.intake import EventBatch
 from penstock.execute.members import Members
 from penstock.execute.modules import load_module, numba_is_extended
-from penstock.execute.order import OrderedBatch, clocks
+from penstock.execute.order import OrderedBatch, clocks, ids
 from penstock.plan.inline import inline
 from penstock.plan.ir import Plan
 from penstock.state import ages, hashing, index, jit, prefetch, scan, strings
@@ -55,6 +56,7 @@ class Result:
     fields: tuple[tuple[Any, Any], ...]  # (values, whether given), one a field
     steps: Steps | None = None  # of an app that emits: there a batch has more rows than events
     outputs: dict[str, Output] = dataclasses.field(default_factory=dict)  # by event
+    fired: Fired | None = None  # of an app that sets timers
 
 
 _NOTHING = Result(np.zeros(0, np.int32), ())
@@ -75,13 +77,15 @@ class BatchContext:
         """What does not change while the batch runs, and the tables as they are now."""
         pool = self.tables.strings
         out = self.fixed | self.tables.parts(self.parts) | {"text_at": pool.starts, "text": pool.data}
-        return out if self.flow is None else out | self.flow.arguments()
+        return out if self.flow is None else out | self.flow.arguments() | self.tables.timers.arguments()
 
     @property
     def result(self) -> Result:
         """What has been made of the batch so far."""
         flow = self.flow
-        return self.made if flow is None else Result(flow.code(), flow.fields(), flow.steps(), flow.outputs())
+        if flow is None:
+            return self.made
+        return Result(flow.code(), flow.fields(), flow.steps(), flow.outputs(), flow.fired())
 
 
 class Kernel:
@@ -96,7 +100,7 @@ class Kernel:
         self.fingerprint = self._fingerprint()
         self.function = self._compile()
         self._arguments = itemgetter(*self.layout.names)
-        tables = range(len(plan.program.tables))
+        tables = range(len(plan.program.stored))
         self._parts = tuple((a.name, a.of, a.part) for number in tables for a in table_arguments(plan, number))
         self._fields = _fields(plan, self.layout.arguments, "event")
         self._queued = _fields(plan, self.layout.arguments, "queue")  # which may come from outside too, by a call
@@ -156,7 +160,19 @@ class Kernel:
         for field in self._queued:
             if field.event in given:
                 field.put(lanes, given[field.event], tables)
+        if self.plan.program.timers and self.plan.program.id_type() is not None:
+            lanes |= self._ids(tables, batch)
         return lanes
+
+    def _ids(self, tables: Tables, batch: OrderedBatch) -> dict[str, Any]:
+        """The ids of the batch's events, and which have one: timers keep that of the event that they are from."""
+        type_ = self.plan.program.id_type()
+        assert type_ is not None
+        array = ids(batch, type_)
+        valid = validity(array)
+        named = np.ones(len(array), np.bool_) if valid.size == 0 else valid
+        none = tables.strings.number("") if type_.kind == "str" else 0
+        return {"ids": np.where(named, from_arrow(array, type_, tables.strings), none), "named": named}
 
     def begin(self, tables: Tables, batch: OrderedBatch, lanes: dict[str, Any], number: int) -> BatchContext:
         literals = tables.strings.intern(self._literals) if self.layout.literals else _NO_LITERALS
@@ -173,9 +189,10 @@ class Kernel:
     def _begin_flow(
         self, tables: Tables, batch: OrderedBatch, lanes: dict[str, Any], number: int, literals: Any
     ) -> BatchContext:
-        fixed = {"batch": number, "kind": batch.kind, "pos": batch.pos, "literals": literals}
+        kind, pos = places(self.plan.program, batch)
+        fixed = {"batch": number, "kind": kind, "pos": pos, "literals": literals}
         flow = FlowRun(self.plan.program, self.layout.arguments, batch, lanes)
-        return BatchContext(tables, _NOTHING, self._parts, fixed | lanes, batch.count, flow)
+        return BatchContext(tables, _NOTHING, self._parts, fixed | lanes, int(pos.size), flow)
 
     def result(self, running: BatchContext) -> Result:
         """What was made of a batch that has run."""
@@ -199,11 +216,13 @@ class Kernel:
             self._log = _log(2 * self._log["touched"].size)
         elif what == FULL_SCAN:
             self._scanned = _room_for_scans(2 * self._scanned["scanned"].size)
+        elif what == FULL_TIMERS:
+            running.tables.timers.grow()
         elif what <= STALE_INDEX:
             name, column = indexed(self.plan)[STALE_INDEX - what]
             running.tables[name].build_index(column)
         elif what >= 0:
-            table = running.tables[self.plan.program.tables[what].name]
+            table = running.tables[self.plan.program.stored[what].name]
             table.reserve(table.capacity)
         else:
             assert running.flow is not None

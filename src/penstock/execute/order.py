@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.declare.model import MAX_EVENTS, Program
+from penstock.declare.types import Type
 from penstock.execute.intake import EventBatch
 from penstock.state.ages import NEVER
 from penstock.state.arrow import one_chunk, times
@@ -32,6 +33,7 @@ class OrderedBatch:
     place: Any  # int64: which row of all tables, one after the other; None where that is the order already
     clock: int | None = None  # the highest ts that had run before
     timeless: int = 0  # how many of the first have no ts: calls that came before there was a clock
+    until: int | None = None  # where the clock is set by hand: timers run up to here behind the last event
 
     @property
     def count(self) -> int:
@@ -41,7 +43,7 @@ class OrderedBatch:
     def clock_after(self) -> int | None:
         """The highest ts that has run behind it."""
         ran = [int(self.ts[self.timeless :].max())] if self.count > self.timeless else []
-        return max([*ran, *([] if self.clock is None else [self.clock])], default=None)
+        return max([*ran, *(one for one in (self.clock, self.until) if one is not None)], default=None)
 
 
 _RADIX_BITS = 11
@@ -160,13 +162,18 @@ def _lay_out(given: Any, place: Any, ends: Any, kinds: Any, kind: Any, pos: Any,
 
 
 def order(
-    program: Program, arrived: list[EventBatch], late: list[Any] | None = None, clock: int | None = None
+    program: Program,
+    arrived: list[EventBatch],
+    late: list[Any] | None = None,
+    clock: int | None = None,
+    until: int | None = None,
 ) -> OrderedBatch:
-    """late: for each of `arrived`, which of its rows are late; None for none. clock: the highest ts that has run."""
+    """late: for each of `arrived`, which of its rows are late; None for none. clock: the highest ts that has run.
+    until: what the clock is set to behind the last event."""
     marks = _marks(arrived, late)
     arrived = [a for a in arrived if a.table.num_rows]
     if not arrived:
-        return OrderedBatch((), np.zeros(0, np.uint8), _NO_ROWS, _NO_ROWS, None, clock)
+        return OrderedBatch((), np.zeros(0, np.uint8), _NO_ROWS, _NO_ROWS, None, clock, until=until)
     columns = [times_of(a) for a in arrived]
     given = columns[0] if len(columns) == 1 else np.concatenate(columns)
     n, ends = given.size, np.array(list(accumulate(map(len, columns))))
@@ -177,19 +184,33 @@ def order(
     _lay_out(given, place, ends, np.array([program.kind(a.event.name) for a in arrived], np.uint8), kind, pos, ts)
     if marks is not None:
         kind[marks[place] if place.size else marks] |= LATE
-    return OrderedBatch(tuple(arrived), kind, pos, ts, place if place.size else None, clock)
+    return OrderedBatch(tuple(arrived), kind, pos, ts, place if place.size else None, clock, until=until)
 
 
 def clocks(batch: OrderedBatch) -> Any:
     """The clock at each event: the highest ts that has run, its own included. Late events do not run, and are below.
-    Behind them, how many of the first have none: it is NEVER there."""
-    out = np.full(batch.count + 1, NEVER, np.int64)
+    Where it is set by hand, that is behind the last event. Behind all, how many of the first have none: it is NEVER
+    there."""
+    ts = batch.ts if batch.until is None else np.append(batch.ts, batch.until)
+    out = np.full(ts.size + 1, NEVER, np.int64)
     now = out[batch.timeless : -1]
-    np.maximum.accumulate(batch.ts[batch.timeless :], out=now)
+    np.maximum.accumulate(ts[batch.timeless :], out=now)
     if batch.clock is not None:
         np.maximum(now, batch.clock, out=now)
     out[-1] = batch.timeless
     return out
+
+
+def ids(batch: OrderedBatch, type_: Type) -> pa.Array:
+    """The id of each event, null for those without one."""
+    kind = type_.arrow()
+    parts = []
+    for arrived in batch.arrived:
+        id_ = arrived.event.id
+        given = one_chunk(arrived.column(id_)).cast(kind) if id_ else pa.nulls(arrived.table.num_rows, kind)
+        parts.append(given)
+    every = pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
+    return every if batch.place is None else every.take(pa.array(batch.place))
 
 
 def times_of(events: EventBatch) -> Any:

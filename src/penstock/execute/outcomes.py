@@ -18,11 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.declare.model import TEXT, Program
-from penstock.execute.flow_run import Output, Steps
+from penstock.execute import order
+from penstock.execute.flow_run import Fired, Output
 from penstock.execute.native import Result
 from penstock.execute.order import LATE, OrderedBatch
 from penstock.execute.request import KeptSteps
-from penstock.state.arrow import one_chunk, to_arrow
+from penstock.state.arrow import to_arrow
 from penstock.state.jit import kernel
 from penstock.state.strings import Strings
 
@@ -38,6 +39,7 @@ class BatchOutcomes:
     counts: list[int]  # of events, by how they ended: 0 or an abort's code
     late: int
     emitted: dict[str, pa.Table] = field(default_factory=dict)  # outputs, by event
+    arrived: Any = None  # the rows of the batch's own events; None: each row is one
 
     @property
     def events(self) -> int:
@@ -91,57 +93,61 @@ class Outcomes:
 
     def table(self, batch: OrderedBatch, result: Result, strings: Strings, version: int) -> BatchOutcomes:
         steps = result.steps
-        kind, ts = (batch.kind, batch.ts) if steps is None else (steps.kind, batch.ts[steps.root])
+        kind, ts, ids = batch.kind, batch.ts, None if self._id_type is None else order.ids(batch, self._id_type)
+        root = fired = None
+        if steps is not None:
+            kind, root, fired = steps.kind, steps.root, result.fired
+            if fired is not None:  # behind the batch's events
+                root = np.where(root < 0, ts.size - 1 - root, root)
+                ts = np.concatenate([ts, fired.at])
+                ids = None if ids is None else pa.concat_arrays([ids, self._ids(fired, strings)])
+            ts, ids = ts[root], None if ids is None else ids.take(pa.array(root))
         n = kind.size
         texts, versions = np.empty((3, n), np.int32), np.empty(n, np.int64)
         bits, counts = np.zeros((n + 7) // 8, np.uint8), np.zeros(1 + len(self._reasons), np.int64)
         late = _tell(kind, result.code, self._numbers, version, texts, versions, bits, counts)
         ended = counts.tolist()
-        root = [self._times(batch, ts, steps), *([] if self._id_type is None else [self._ids(batch, steps)])]
-        root += [] if steps is None else [_lane(_INT32, steps.step)]
+        about = [self._times(batch, ts, root), *([] if ids is None else [ids])]
+        about += [] if steps is None else [_lane(_INT32, steps.step)]
         columns = [
             _text(texts[0], self._transactions),
-            *root,
+            *about,
             _text(texts[1], STATUS),
             _text(texts[2], self._reasons, bits, ended[0]),
             _lane(_INT64, versions),
         ]
         for (_, type_), (values, given) in zip(self.program.returns, result.fields, strict=True):
             columns.append(to_arrow(values, type_, strings, None if _keep(given, result.code) == n else given))
-        emitted = {name: self._output(name, output, root, strings, version) for name, output in result.outputs.items()}
+        emitted = {name: self._output(name, output, about, strings, version) for name, output in result.outputs.items()}
         table = pa.Table.from_arrays(columns, schema=self.schema)
+        first = None if steps is None else steps.step == 0
         if steps is not None and self._steps == "roots":
-            table = table.filter(pa.array((steps.step == 0) | (result.code != 0)))
-        return BatchOutcomes(table, ended, late, emitted)
+            kept = first | (result.code != 0)
+            table, first = table.filter(pa.array(kept)), first[kept]
+            root = None if root is None else root[kept]
+        arrived = None if first is None else np.flatnonzero(first if fired is None else first & (root < batch.count))
+        return BatchOutcomes(table, ended, late, emitted, arrived)
 
-    def _times(self, batch: OrderedBatch, ts: Any, steps: Steps | None) -> pa.Array:
+    def _times(self, batch: OrderedBatch, ts: Any, root: Any) -> pa.Array:
         """Null where a call came before there was a clock."""
         if not batch.timeless:
             return _lane(self._ts_type, ts)
-        has = (np.arange(ts.size) if steps is None else steps.root) >= batch.timeless
+        has = (np.arange(ts.size) if root is None else root) >= batch.timeless
         bits = pa.py_buffer(np.packbits(has, bitorder="little"))
         return pa.Array.from_buffers(self._ts_type, ts.size, [bits, pa.py_buffer(ts)])
 
-    def _output(self, name: str, output: Output, root: list[pa.Array], strings: Strings, version: int) -> pa.Table:
+    def _output(self, name: str, output: Output, about: list[pa.Array], strings: Strings, version: int) -> pa.Table:
         event = self.program.event(name)
         assert event is not None
         rows = pa.array(output.rows)
-        columns = [column.take(rows) for column in root]
+        columns = [column.take(rows) for column in about]
         columns.append(pa.array(np.full(len(rows), version, np.int64)))
         columns += [to_arrow(output.lanes[f.name], f.type, strings, None) for f in event.fields]
         return pa.Table.from_arrays(columns, schema=self.program.output(event))
 
-    def _ids(self, batch: OrderedBatch, steps: Steps | None) -> pa.Array:
+    def _ids(self, fired: Fired, strings: Strings) -> pa.Array:
         assert self._id_type is not None
-        kind = self._id_type.arrow()
-        parts = []
-        for arrived in batch.arrived:
-            id_ = arrived.event.id
-            given = one_chunk(arrived.column(id_)).cast(kind) if id_ else pa.nulls(arrived.table.num_rows, kind)
-            parts.append(given)
-        every = pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
-        every = every if batch.place is None else every.take(pa.array(batch.place))
-        return every if steps is None else every.take(pa.array(steps.root))
+        return to_arrow(fired.id, self._id_type, strings, fired.named)
 
 
 def _lane(type_: pa.DataType, values: Any) -> pa.Array:

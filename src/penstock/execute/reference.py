@@ -30,8 +30,10 @@ from penstock.execute import intake
 from penstock.execute.clock import first_ts
 from penstock.execute.request import BatchRequest, KeptSteps, checked_steps
 from penstock.execute.rounds import Rounds
-from penstock.execute.uncompiled import Key, Row
+from penstock.execute.timers import Timers
+from penstock.execute.uncompiled import Clock, Key, Row
 from penstock.execute.values import convert, lift, lower
+from penstock.plan import flow
 from penstock.state.sql import read
 
 
@@ -70,6 +72,7 @@ class Reference:
         self._highest: float = _NEVER  # ts that has arrived
         self._clock: float = _NEVER  # the highest ts that has run
         self._held: list[Arrival] = []
+        self._timers = Timers()
 
     def load(self, table: Any, rows: Any) -> None:
         """Insert rows, all or none; no transaction, no check, no version."""
@@ -115,21 +118,35 @@ class Reference:
                 self._called[key] = self._arrived
             number, one = self._arrived, self._arrival(definition, values, self._arrived)
             if reads:
-                row = self._outcome(one) | self._rounds.run(definition, values, self._now())[0][0]
-                return self._told(row)
+                rows, _ = self._round(definition, values, self._outcome(one), self._clock, flow.MOST_EMITS)
+                return self._told(rows[0])
             self._arrived += 1
             self._answers[number] = {}
             if has_ts and self._watermark is not None:
                 self._run(*self._due([one], self._watermark, flush=False))
             else:
-                self._clock = max(self._clock, one.ts)
-                self._highest = max(self._highest, self._clock)
+                self._highest = max(self._highest, one.ts)
                 self._run([], [one])
         return self._answers[number if key is None else self._called[key]] or None
 
     def outcomes(self, version: int) -> pa.Table:
         """The outcomes of a version."""
         return self._versions[version]
+
+    def advance(self, t: Any) -> pa.Table:
+        """Set the clock: what is held and what waits up to then runs, as a version of its own; its outcomes."""
+        to = intake.moment(self.program, t)
+        if to <= self._clock:
+            return _table([], self.program.outcomes())
+        due, self._held = [o for o in self._held if o.ts <= to], [o for o in self._held if o.ts > to]
+        self._highest = max(self._highest, to)
+        return self._run([], sorted(due, key=lambda one: one.place), to)
+
+    def pending(self, event: Any) -> pa.Table:
+        """The timers of an event that have not run, in the order in which they will."""
+        definition = intake.timed(self.program, event)
+        rows = [{**timer.values, "at": timer.at, "id": timer.id} for timer in self._timers.of(definition)]
+        return _table(rows, self.program.pending(definition))
 
     def emitted(self, event: Any) -> pa.Table:
         """What the last batch emitted of an output."""
@@ -175,8 +192,8 @@ class Reference:
         ts = self._clock if event.order is None else _time(values[event.order])
         return Arrival(event, values, (ts, event.id is not None, values[event.id] if event.id else 0, number))
 
-    def _run(self, late: list[Arrival], due: list[Arrival]) -> pa.Table:
-        """The next version."""
+    def _run(self, late: list[Arrival], due: list[Arrival], until: float = _NEVER) -> pa.Table:
+        """The next version. until: what the clock is set to behind it."""
         self.version += 1
         self._emitted = []
         rows = []
@@ -184,9 +201,11 @@ class Reference:
             rows.append(self._outcome(one) | {"step": 0, "status": "late"})
             self._answer(one, rows[-1])
         for one in due:
-            ran = self._execute(one)
+            rows += self._run_timers(max(self._clock, one.ts))
+            ran, _ = self._round(one.event, one.values, self._outcome(one), self._clock, flow.MOST_EMITS)
             self._answer(one, ran[0])
             rows += ran
+        rows += self._run_timers(max(self._clock, until))
         if self._steps == "roots":
             rows = [row for row in rows if row["step"] == 0 or row["status"] != "committed"]
         self._versions[self.version] = _table(rows, self.program.outcomes())
@@ -228,20 +247,39 @@ class Reference:
         assert order is not None
         return _EPOCH + first_ts(order) * _MICROSECOND if order.kind == "datetime" else first_ts(order)
 
-    def _execute(self, one: Arrival) -> list[dict[str, Any]]:
-        """Run one event and all that it causes; the rows of their outcomes."""
-        outcome = self._outcome(one)
-        self._clock = max(self._clock, one.ts)
-        rows, outputs = self._rounds.run(one.event, one.values, self._now())
-        self._emitted += [(out.event.name, {**outcome, **out.values, "step": out.step}) for out in outputs]
-        return [outcome | row for row in rows]
+    def _run_timers(self, to: float) -> list[dict[str, Any]]:
+        """Move the clock to this time, and run the timers on the way; the rows of their outcomes."""
+        rows, room = list[dict[str, Any]](), flow.MOST_EMITS
+        while (timer := self._timers.take(self._value(to))) is not None:
+            self._clock = _time(timer.at)
+            outcome = {"ts": timer.at, "id": timer.id, "version": self.version}
+            more, on_the_way = self._round(timer.event, timer.values, outcome, to, room)
+            rows, room = rows + more, room - on_the_way
+        self._clock = to
+        self._rounds.expire(self._now())
+        return rows
+
+    def _round(
+        self, event: EventDef, values: dict[str, Any], outcome: dict[str, Any], until: float, room: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        """Run an event and all that it causes at this clock; the rows of their outcomes, and how many timers it set
+        that run up to `until`. room: how many these may be."""
+        clock = Clock(self._value(self._clock), self._value(until), room)
+        done = self._rounds.run(event, values, clock)
+        for one in done.timers:
+            self._timers.set(one.event, one.values, one.at, outcome["id"])
+        self._emitted += [(out.event.name, {**outcome, **out.values, "step": out.step}) for out in done.outputs]
+        return [outcome | row for row in done.rows], sum(one.at <= clock.until for one in done.timers)
 
     def _now(self) -> Any:
-        """The clock as a value of ts; None before there is one."""
-        if self._clock == _NEVER:
+        return self._value(self._clock)
+
+    def _value(self, time: float) -> Any:
+        """A place in time as a value of ts; None before there is a clock."""
+        if time == _NEVER:
             return None
         is_time = self.program.order_type() == DATETIME
-        return _EPOCH + int(self._clock) * _MICROSECOND if is_time else int(self._clock)
+        return _EPOCH + int(time) * _MICROSECOND if is_time else int(time)
 
     def _definition(self, table: Any) -> TableDef:
         wanted = table.definition if isinstance(table, objects.Table) else table

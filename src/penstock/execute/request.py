@@ -19,10 +19,11 @@ class BatchRequest(NamedTuple):
     offsets: str | None = None
     watermark: int | None = None
     flush: bool = False
+    until: int | None = None  # what the clock is set to by hand
 
     def checked(self) -> BatchRequest:
         """Itself; InputError if it cannot be taken."""
-        id, source, offsets, watermark, flush = self
+        id, source, offsets, watermark, flush, _ = self
         if not (_is_int(id) and _is_str(source) and _is_str(offsets)):
             raise InputError(
                 f"id={id!r}, source={source!r}, offsets={offsets!r} cannot be taken: an int numbers a batch; a str "

@@ -4,32 +4,42 @@
     group   a transaction and the nested ones that it causes: one undo for all, the first abort ends it
 
 rank is a transaction's place in the order of emits (plan/flow.py), number the order of emission. What is emitted and
-not nested waits until its group has committed: an aborted group emitted nothing. An app that emits nothing has
-rounds of one event.
+not nested waits until its group has committed: an aborted group emitted nothing. What is emitted with at= is a timer
+(timers.py): a round of its own, later. An app that emits nothing has rounds of one event.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.declare import objects
 from penstock.declare.model import EventDef, Program
 from penstock.errors import Aborted
-from penstock.execute.uncompiled import EventView, Key, Row, Transaction, uncompiled
+from penstock.execute.uncompiled import Clock, EventView, Key, Row, Transaction, uncompiled
 from penstock.execute.values import convert, lower
-from penstock.plan.flow import MOST_EMITS
+from penstock.plan import flow
 
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """An event that waits in its round, or goes out; the first of a round has arrived."""
+    """An event that waits in its round, or for its time, or goes out; the first of a round has arrived."""
 
     event: EventDef
     values: dict[str, Any]
     number: int = 0
     step: int = 0  # of the row whose transaction emitted it
+    at: Any = None  # of a timer: when it runs
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What came of one."""
+
+    rows: list[dict[str, Any]]  # for each event that ran, in that order
+    outputs: list[Emitted]
+    timers: list[Emitted]
 
 
 class Rounds:
@@ -42,50 +52,55 @@ class Rounds:
         ranked = program.flow.ranked if program.flow is not None else self._bodies
         self._ranks = {name: rank for rank, name in enumerate(ranked)}
 
-    def run(self, event: EventDef, values: dict[str, Any], clock: Any) -> tuple[list[dict[str, Any]], list[Emitted]]:
-        """A row for each event that ran, in that order; and what goes out. clock: what ps.now() gives."""
-        self._expire(clock)
+    def run(self, event: EventDef, values: dict[str, Any], clock: Clock) -> Round:
+        self.expire(clock.now)
         rows: list[dict[str, Any]] = []
         outputs: list[Emitted] = []
+        timers: list[Emitted] = []
         pending, emits = [Emitted(event, values)], 0
         while pending:
-            emitted = self._group(self._take_least(pending), rows, emits, clock)
+            left = clock.room - sum(one.at <= clock.until for one in timers)
+            emitted = self._group(self._take_least(pending), rows, emits, replace(clock, room=left))
             emits += len(emitted)
-            pending += [one for one in emitted if self._is_taken(one) and not self._is_nested(one)]
-            outputs += [one for one in emitted if not self._is_taken(one)]
-        return rows, outputs
+            timers += [one for one in emitted if one.at is not None]
+            now = [one for one in emitted if one.at is None]
+            pending += [one for one in now if self._is_taken(one) and not self._is_nested(one)]
+            outputs += [one for one in now if not self._is_taken(one)]
+        return Round(rows, outputs, timers)
 
     def load(self, name: str, keys: Iterable[Key], clock: Any) -> None:
         """Records that came without a transaction; before anything has run nothing says since when they are there."""
         for key in keys:
             self._note(name, key, clock)
 
-    def _note(self, name: str, key: Key, clock: Any) -> None:
-        self._written[name].pop(key, None)
-        if clock is not None:
-            self._written[name][key] = clock
-
-    def _expire(self, clock: Any) -> None:
+    def expire(self, clock: Any) -> None:
         """Delete the records that were not written for as long as their table says."""
+        if clock is None:
+            return
         for table in self._program.tables:
             written = self._written[table.name]
             for key in [key for key, at in written.items() if table.ttl is not None and clock - at >= table.ttl]:
                 self._tables[table.name].pop(key, None)
                 del written[key]
 
-    def _group(self, root: Emitted, rows: list[dict[str, Any]], emits: int, clock: Any) -> list[Emitted]:
+    def _note(self, name: str, key: Key, clock: Any) -> None:
+        self._written[name].pop(key, None)
+        if clock is not None:
+            self._written[name][key] = clock
+
+    def _group(self, root: Emitted, rows: list[dict[str, Any]], emits: int, clock: Clock) -> list[Emitted]:
         """Run an event and the nested ones that it causes; what they emitted. emits: of the round, before this one."""
         first, inside, emitted = len(rows), [root], list[Emitted]()
-        transaction = Transaction(self._tables, MOST_EMITS - emits, clock)
+        transaction = Transaction(self._tables, flow.MOST_EMITS - emits, clock)
         reason = None
         try:
             while inside:
                 one, before, step = self._take_least(inside), len(emitted), len(rows)
                 rows.append({"transaction": self._name(one), "step": step, "status": "committed"})
                 rows[-1] |= self._member(one, transaction)
-                for event, values in transaction.emitted[before:]:
-                    emitted.append(Emitted(event, values, emits + len(emitted), step))
-                inside += [new for new in emitted[before:] if self._is_nested(new)]
+                for event, values, at in transaction.emitted[before:]:
+                    emitted.append(Emitted(event, values, emits + len(emitted), step, at))
+                inside += [new for new in emitted[before:] if new.at is None and self._is_nested(new)]
         except Aborted as abort:
             reason = abort.reason
         except ZeroDivisionError:
@@ -95,7 +110,7 @@ class Rounds:
             raise
         if reason is None:
             for name, key in transaction.changed:
-                self._note(name, key, clock)
+                self._note(name, key, clock.now)
             return emitted
         transaction.undo()
         rows[first:] = [

@@ -70,3 +70,38 @@ def lay(slots: Any, flags: Any, tombstones: Any, free: Any, meta: Any, at: Any, 
     tombstones[meta[3]] = row
     meta[3] += 1
     return row
+
+
+@kernel
+def rise(at: Any, number: Any, kind: Any, row: Any, place: Any) -> None:
+    """Put the last entry of the heap of timers where it belongs."""
+    while place > 0:
+        above = (place - 1) >> 1
+        if at[above] < at[place] or (at[above] == at[place] and number[above] < number[place]):
+            return
+        _swap(at, number, kind, row, above, place)
+        place = above
+
+
+@kernel
+def sink(at: Any, number: Any, kind: Any, row: Any, n: Any) -> None:
+    """Take the first entry out of the heap of timers, which leaves n."""
+    _swap(at, number, kind, row, 0, n)
+    place = 0
+    while 2 * place + 1 < n:
+        least = 2 * place + 1
+        other = least + 1
+        if other < n and (at[other] < at[least] or (at[other] == at[least] and number[other] < number[least])):
+            least = other
+        if at[place] < at[least] or (at[place] == at[least] and number[place] < number[least]):
+            return
+        _swap(at, number, kind, row, place, least)
+        place = least
+
+
+@kernel
+def _swap(at: Any, number: Any, kind: Any, row: Any, a: Any, b: Any) -> None:
+    at[a], at[b] = at[b], at[a]
+    number[a], number[b] = number[b], number[a]
+    kind[a], kind[b] = kind[b], kind[a]
+    row[a], row[b] = row[b], row[a]

@@ -13,10 +13,12 @@ read passes through `lift`, which makes numbers checked ones; the copy is otherw
 from __future__ import annotations
 
 import ast
+import datetime
 import inspect
 import textwrap
 import types
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.declare.model import EventDef, TableDef
@@ -52,13 +54,26 @@ class EventView:
         return convert(lift(value), field.type)
 
 
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Times are values of ts."""
+
+    now: Any  # None before anything has run
+    until: Any  # timers up to here run before the next event does
+    room: int  # how many more of these may be set
+
+    def tick(self) -> Any:
+        """The next moment."""
+        return lift(self.now) + (1 if isinstance(self.now, int) else datetime.timedelta(microseconds=1))
+
+
 class Transaction:
     """The way of a transaction, and of those nested in it, to the tables: what it wrote, and how to put it back; and
-    what it emitted. room: how much more it may emit. clock: as a value of ts; None before there is one."""
+    what it emitted: an event, its fields, and when it runs, or None. room: how much more it may emit."""
 
-    def __init__(self, tables: dict[str, dict[Key, Row]], room: int, clock: Any) -> None:
+    def __init__(self, tables: dict[str, dict[Key, Row]], room: int, clock: Clock) -> None:
         self.tables, self._room, self._clock = tables, room, clock
-        self.emitted: list[tuple[EventDef, dict[str, Any]]] = []
+        self.emitted: list[tuple[EventDef, dict[str, Any], Any]] = []
         self.written: dict[tuple[str, Key], None] = {}  # in order of first write
         self._before: dict[tuple[str, Key], Row | None] = {}
 
@@ -88,16 +103,26 @@ class Transaction:
         self._remember(table, key)
         del self.tables[table.name][key]
 
-    def emit(self, event: EventDef, values: dict[str, Any]) -> None:
+    def emit(self, event: EventDef, values: dict[str, Any], at: Any) -> None:
         given = {f.name: lower(convert(values[f.name], f.type)) for f in event.fields}
         if len(self.emitted) == self._room:
             raise Aborted(TOO_MANY)
-        self.emitted.append((event, given))
+        self.emitted.append((event, given, None if at is None else self._later(at)))
+
+    def _later(self, at: Any) -> Any:
+        """When a timer runs: after now."""
+        clock = self._clock
+        self.now()
+        later = lower(at if at > clock.now else clock.tick())
+        on_the_way = [when for _, _, when in self.emitted if when is not None and when <= clock.until]
+        if later <= clock.until and len(on_the_way) == clock.room:
+            raise Aborted(TOO_MANY)
+        return later
 
     def now(self) -> Any:
-        if self._clock is None:
+        if self._clock.now is None:
             raise Aborted("no clock yet")
-        return lift(self._clock)
+        return lift(self._clock.now)
 
     def scan(self, table: TableDef, way: str, names: tuple[str, ...], values: tuple[Any, ...]) -> scans.Scan:
         found = scans.keys(table, self.tables[table.name], way, names, values)

@@ -57,14 +57,21 @@ class Released:
 
 
 def release(
-    program: Program, events: list[EventBatch], buffer: WatermarkBuffer, delay: int | None, *, flush: bool = False
+    program: Program,
+    events: list[EventBatch],
+    buffer: WatermarkBuffer,
+    delay: int | None,
+    *,
+    flush: bool = False,
+    until: int | None = None,
 ) -> Released:
     """Split what has arrived and what was held into what runs, what is late, and what waits on. delay: None, or what a
-    watermark holds back."""
+    watermark holds back. until: what the clock is set to by hand."""
     new = [times_of(a) for a in events]
     tops = [int(ts.max()) for ts in new if ts.size] + ([] if buffer.highest is None else [buffer.highest])
     highest = max(tops, default=None)
     limit = highest if highest is None or flush or delay is None else highest - delay
+    limit = limit if until is None else until
     judged = flush or delay is not None
     frontier, held, out, marks = buffer.frontier, [], [], []
     events = _with_held(program, events, buffer)

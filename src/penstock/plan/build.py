@@ -10,7 +10,7 @@ from penstock.declare.model import CheckDef, Program, TableDef, TransactionDef
 from penstock.declare.objects import Udf
 from penstock.declare.types import DATETIME, FLOAT, Type
 from penstock.errors import DeclarationError
-from penstock.plan.flow import flow_of, only_reads, refuse_columns
+from penstock.plan.flow import flow_of, only_reads, refuse_columns, refuse_timers
 from penstock.plan.ir import ROW, Block, CheckPlan, Plan, TransactionPlan
 from penstock.plan.lower import Lowering
 from penstock.plan.passes import PASSES
@@ -134,6 +134,7 @@ def build(program: Program, lowered: list[Lowered], checks: list[LoweredCheck]) 
     )
     refuse_columns(plan.program)
     _refuse_units(plan.program)
+    refuse_timers(plan.program, plan.transactions)
     verify(plan, "lower")
     for one_pass in PASSES:
         plan = one_pass(plan)

@@ -1,13 +1,13 @@
-"""`ps.emit(Counted(contestant=e.contestant))` in a body."""
+"""`ps.emit(Counted(contestant=e.contestant))` in a body; and with at=, a timer."""
 
 from __future__ import annotations
 
 import ast
 from typing import TYPE_CHECKING
 
-from penstock.declare.model import EventDef
+from penstock.declare.model import EventDef, timers_of
 from penstock.declare.objects import EventType
-from penstock.plan import names
+from penstock.plan import names, times
 from penstock.plan.numbers import to_type
 from penstock.plan.values import Val
 
@@ -22,9 +22,9 @@ def lower(lo: Lowering, node: ast.Call) -> None:
 
     if lo.event is None:
         lo.body.refuse(node, "a check only looks at its record; emit in a transaction")
-    if any(keyword.arg == "at" for keyword in node.keywords):
-        lo.body.refuse(node, "ps.emit(…, at=…) is not there yet; without at= the event runs in the same round")
-    if len(node.args) != 1 or node.keywords or not isinstance(node.args[0], ast.Call):
+    when = next((keyword.value for keyword in node.keywords if keyword.arg == "at"), None)
+    others = len(node.keywords) - (when is not None)
+    if len(node.args) != 1 or others or not isinstance(node.args[0], ast.Call):
         lo.body.refuse(node, _FORM)
     made = node.args[0]
     event = _event(lo, made)
@@ -40,11 +40,29 @@ def lower(lo: Lowering, node: ast.Call) -> None:
     missing = [f.name for f in event.fields if f.name not in given]
     if missing:
         lo.body.refuse(made, f"{event.name} is emitted without its field '{missing[0]}'; give it a value")
+    at = None if when is None else _at(lo, when)
     # Python evaluates every argument before the call; conversion belongs to the call.
     values = [
         to_type(lo, given[f.name], f.type, made, f"field '{f.name}' of event '{event.name}'") for f in event.fields
     ]
-    lo.emit("emit", tuple(v.id for v in values), name=event.name, node=node)
+    if at is None:
+        lo.emit("emit", tuple(v.id for v in values), name=event.name, node=node)
+    else:
+        args = (*(v.id for v in values), at.id)
+        lo.emit("timer", args, name=event.name, table=timers_of(event.name), node=node)
+
+
+def _at(lo: Lowering, node: ast.expr) -> Val:
+    """When a timer runs: a value of the type that ts has in this app."""
+    from penstock.plan.expressions import value
+
+    type_ = times.order_type(lo, node, "at= is")
+    if isinstance(node, ast.Constant) and node.value is None:
+        lo.body.refuse(node, f"at=None is no time; give {type_}, or leave out at=: the event then runs in this round")
+    at = value(lo, node)
+    if at.type != type_:
+        lo.body.refuse(node, f"at= is of the type of ts, which is {type_} in this app, not {at.type}")
+    return at
 
 
 def _event(lo: Lowering, made: ast.Call) -> EventDef:

@@ -59,6 +59,8 @@ def _line(op: Op) -> str:
             text = f'abort "{op.name}"'
         case "return" | "call" | "udf" | "emit":
             text = f"{op.code} {op.name}({args})"
+        case "timer":
+            text = f"emit {op.name}({', '.join(f'%{a}' for a in op.args[:-1])}) at %{op.args[-1]}"
         case "range":
             text = f"range({args}) by {op.const}"
         case "scan":

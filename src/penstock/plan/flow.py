@@ -4,6 +4,7 @@
 
 A rank is a place in that graph: who emits comes before who is emitted (Kahn's order; of those that are ready, the first
 declared). So within a round everything runs behind all that may still cause it. A cycle would never end: it is refused.
+What is emitted with at= is a round of its own, so it has no part in this: a cycle through it takes time.
 """
 
 from __future__ import annotations
@@ -15,23 +16,28 @@ from penstock.declare.model import Flow, Program
 from penstock.errors import DeclarationError
 from penstock.plan.ir import Op, TransactionPlan
 
-# Emits of one round; the group that would emit one more is aborted.
+# Emits of one round, and timers that timers set on the way to one event, to run before it as well; the group that would
+# emit one more is aborted.
 MOST_EMITS, TOO_MANY = 1_000_000, "too many events"
 # What every row of an output has (Program.output); a field cannot have one of these names.
 OUTPUT_COLUMNS = ("ts", "id", "step", "version")
+# What every row of pending timers has (Program.pending).
+PENDING_COLUMNS = ("at", "id")
 
 
 def flow_of(program: Program, plans: Sequence[TransactionPlan]) -> Flow | None:
     """None where nothing is emitted."""
     edges = {plan.event: [op.name for op in emits(plan)] for plan in plans}
-    emitted = {name for several in edges.values() for name in several}
+    timed = {op.name for plan in plans for op in emits(plan, "timer")}
+    emitted = timed | {name for several in edges.values() for name in several}
     if not emitted:
         return None
-    return Flow(_ranked(edges, plans), tuple(e.name for e in program.events if e.name in emitted))
+    in_order = [e.name for e in program.events if e.name in emitted]
+    return Flow(_ranked(edges, plans), tuple(in_order), tuple(name for name in in_order if name in timed))
 
 
-def emits(plan: TransactionPlan) -> list[Op]:
-    return [op for op in plan.block.walk() if op.code == "emit"]
+def emits(plan: TransactionPlan, code: str = "emit") -> list[Op]:
+    return [op for op in plan.block.walk() if op.code == code]
 
 
 def only_reads(plan: TransactionPlan) -> bool:
@@ -66,6 +72,21 @@ def _refuse_cycle(edges: dict[str, list[str]], left: list[str], plans: Sequence[
         f"transaction '{last.name}' ({last.file}:{line}) closes a cycle of events, which would never end: {shown}; "
         "let one of them not emit"
     )
+
+
+def refuse_timers(program: Program, plans: Sequence[TransactionPlan]) -> None:
+    """A timer is there to run a transaction; and the rows of those that wait have columns of their own."""
+    for plan, op in ((one, op) for one in plans for op in emits(one, "timer")):
+        event = program.event(op.name)
+        assert event is not None
+        at = f"transaction '{plan.name}' ({plan.file}:{op.line}) emits '{op.name}' with at=, "
+        if program.transaction_of(event) is None:
+            raise DeclarationError(f"{at}but no transaction takes it; declare one: def f(e: {op.name})")
+        taken = [f.name for f in event.fields if f.name.lower() in PENDING_COLUMNS]
+        if taken:
+            raise DeclarationError(
+                f"{at}and db.pending({op.name}) has a column '{taken[0]}' already; give the field another name"
+            )
 
 
 def refuse_columns(program: Program) -> None:

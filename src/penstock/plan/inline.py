@@ -66,6 +66,8 @@ class Unfit(Exception):
 def inline(plan: Plan) -> Inlined | str:
     """The plan whose transactions are groups, or why there is none."""
     lanes = _Lanes()
+    if plan.program.timers:
+        return "its transactions set timers"
     try:
         groups = [_Group(plan, root, lanes) for root in plan.transactions]
         if sum(1 for group in groups for _ in walk(group.plan.block.ops)) > MOST_OPERATIONS:

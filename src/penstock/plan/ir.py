@@ -127,6 +127,8 @@ OPERATIONS: dict[str, Traits] = {
     "emitted": Traits("emitted", aborts=_TOO_MANY, pure=False, whole=True),
     "member": Traits("member", pure=False, whole=True),
     "checks": Traits("checks", aborts=_CHECKS, pure=False, whole=True),
+    # An emit with at=: it waits in a table, and its last argument is when it runs.
+    "timer": Traits("timer", aborts=(*_TOO_MANY, *_OVERFLOW), retries=True, pure=False, writes=_RECORD),
     "each": Traits("loop", pure=False, loop=True),
     "range": Traits("loop", pure=False, loop=True),
 }
@@ -239,9 +241,9 @@ class Plan:
 
     @property
     def uses_clock(self) -> bool:
-        """Whether transactions look at the clock, or their records expire by it."""
+        """Whether transactions look at the clock or set timers, or their records expire."""
         looks = any(op.code == "now" for transaction in self.transactions for op in transaction.block.walk())
-        return looks or any(table.ttl is not None for table in self.program.tables)
+        return looks or bool(self.program.timers) or any(table.ttl is not None for table in self.program.tables)
 
     def checks_of(self, table: str) -> tuple[CheckPlan, ...]:
         return tuple(c for c in self.checks if c.table == table)

@@ -60,10 +60,15 @@ def now(lo: Lowering, node: ast.Call) -> Val:
         lo.body.refuse(node, "a check only looks at its record; look at the clock in a transaction, and store it")
     if node.args or node.keywords:
         lo.body.refuse(node, "ps.now takes nothing; add to what it gives")
+    return lo.value("now", order_type(lo, node, "ps.now() is"), node=node, const=lo.event.order is None)
+
+
+def order_type(lo: Lowering, node: ast.AST, what: str) -> Type:
+    """The type that ts has in this app."""
     ordered = next((event for event in lo.events if event.order is not None), None)
     if ordered is None or ordered.order is None:
-        lo.body.refuse(node, "ps.now() is of the type of ts, and no event with a ps.order() is declared before this")
-    return lo.value("now", ordered.type_of(ordered.order), node=node, const=lo.event.order is None)
+        lo.body.refuse(node, f"{what} of the type of ts, and no event with a ps.order() is declared before this")
+    return ordered.type_of(ordered.order)
 
 
 def constant(lo: Lowering, node: ast.Call) -> Val:

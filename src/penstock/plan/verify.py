@@ -40,6 +40,9 @@ def _record_op(plan: Plan, op: Op, scope: dict[int, Type], at: str) -> None:
         assert len(op.args) == len(table.columns), f"{at}: takes every column"
     elif op.code == "scan":
         assert not op.name or table.column(op.name) is not None, f"{at}: no column '{op.name}'"
+    elif op.code == "timer":
+        event = plan.program.event(op.name)
+        assert event is not None and len(op.args) == len(event.fields) + 1, f"{at}: takes every field, and when"
     elif op.code != "self":
         assert len(op.args) == len(table.keys), f"{at}: takes the key"
 

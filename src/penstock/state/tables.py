@@ -10,6 +10,8 @@ import pyarrow as pa
 from penstock.declare.model import Program
 from penstock.state.strings import Strings
 from penstock.state.table import DIRTY, ROWS, TableState
+from penstock.state.timers import TimerHeap
+from penstock.state.view import View
 
 # Making the pool anew costs a pass over every string column; below this many strings it is not worth it.
 _COMPACT_ABOVE = 1 << 20
@@ -19,7 +21,9 @@ Parts = tuple[tuple[str, str, str], ...]  # a name, the table, which of its arra
 
 class Tables:
     def __init__(self, program: Program) -> None:
-        self.by_name = {t.name: TableState(t) for t in program.tables}
+        self.by_name = {t.name: TableState(t) for t in program.stored}
+        self._declared = [self.by_name[t.name] for t in program.tables]
+        self.timers = TimerHeap(program, self.by_name)
         self.strings = Strings()
         self._parts: tuple[Parts, int, dict[str, Any]] = (), -1, {}
         self._compact_at = _COMPACT_ABOVE
@@ -35,8 +39,16 @@ class Tables:
         return self._parts[2]
 
     def arrow(self) -> dict[str, pa.Table]:
-        """Every table, copied."""
-        return {name: table.arrow(table.live_rows(), self.strings) for name, table in self.by_name.items()}
+        """Every table, copied; those of timers with them."""
+        return {name: self.arrow_of(name) for name in self.by_name}
+
+    def arrow_of(self, name: str) -> pa.Table:
+        table = self.by_name[name]
+        return table.arrow(table.live_rows(), self.strings)
+
+    def view(self, version: int) -> View:
+        """What users see: the tables that they declared."""
+        return View(version, {table.definition.name: self.arrow_of(table.definition.name) for table in self._declared})
 
     def changes(self) -> dict[str, tuple[pa.Table, pa.Table]]:
         """What the running batch changed: records as they are now, and the keys of deleted ones."""
@@ -66,14 +78,15 @@ class Tables:
                 table.expire(clock, batch)
 
     def dirty_count(self) -> int:
-        """Records that the running batch has written or deleted."""
-        return sum(int(table.meta[DIRTY]) for table in self.by_name.values())
+        """Records that the running batch has written or deleted; timers are no records to users."""
+        return sum(int(table.meta[DIRTY]) for table in self._declared)
 
     def apply(self, name: str, written: pa.Table, deleted: pa.Table, batch: int, at: Any) -> None:
         """Changes that a log holds."""
         table = self.by_name[name]
         table.drop(deleted, self.strings)
         table.put(written, self.strings, batch, at)
+        self.timers.stale = True
 
     def end_batch(self) -> None:
         for table in self.by_name.values():

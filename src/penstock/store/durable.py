@@ -20,9 +20,9 @@ from penstock.engine import Engine
 from penstock.errors import StateError
 from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
+from penstock.execute.request import BatchRequest
 from penstock.execute.watermark import refuse_changed
 from penstock.state.tables import Tables
-from penstock.state.view import View
 from penstock.store import replay
 from penstock.store.outcome_codec import from_log, to_log
 from penstock.store.replay import Recovered, Replay
@@ -73,6 +73,7 @@ class DurableStore:
         recovered = replay.recover(self._journal, follower)
         self.stream = follower.stream
         refuse_changed(self._engine.program, self.stream.buffer.held, f"state directory {self._journal.path}")
+        follower.foreign.refuse(f"state directory {self._journal.path}")
         return follower.tables, recovered
 
     @property
@@ -130,12 +131,14 @@ class DurableStore:
         events: list[EventBatch],
         outcomes: BatchOutcomes,
         stream: StreamState,
-        id: int | None,
+        request: BatchRequest,
         notes: dict[str, Any],
     ) -> Any:
         """A batch that has run, on disk; it is committed, or forgotten, before anything else is written."""
         parts = replay.input_parts(events) if self._log == "input" else replay.changes_parts(tables)
-        header = {"kind": "batch", "id": id, **notes, **self._plan(), **stream.header()}
+        header = {"kind": "batch", "id": request.id, **notes, **self._plan(), **stream.header()}
+        if request.until is not None:
+            header |= {"cause": "advance", "until": request.until}
         parts |= {part(EMITTED, name): to_log(table) for name, table in outcomes.emitted.items() if table.num_rows}
         return self._journal.prepare(header, {**parts, **stream.parts(), OUTCOMES: to_log(outcomes.table)}), stream
 
@@ -174,10 +177,10 @@ class DurableStore:
             if calls:
                 yield version, self.outcomes_of(version), calls
 
-    def view(self, version: int) -> View:
+    def tables_at(self, version: int) -> Tables:
         follower = self._replay()
         replay.recover(self._journal, follower, version)
-        return View(version, follower.tables.arrow())
+        return follower.tables
 
     def history(self, table: TableDef, key: pa.Table) -> pa.Table:
         return replay.history(self._journal, self._replay(), table, key)

@@ -13,8 +13,8 @@ from penstock.engine import Engine
 from penstock.errors import StateError
 from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
+from penstock.execute.request import BatchRequest
 from penstock.state.tables import Tables
-from penstock.state.view import View
 from penstock.store.replay import Recovered
 from penstock.store.stream import StreamState
 
@@ -56,10 +56,10 @@ class MemoryStore:
         events: list[EventBatch],
         outcomes: BatchOutcomes,
         stream: StreamState,
-        id: int | None,
+        request: BatchRequest,
         notes: dict[str, Any],
     ) -> Any:
-        return outcomes, stream, id
+        return outcomes, stream, request.id
 
     def commit(self, prepared: Any) -> None:
         outcomes, self.stream, id = prepared
@@ -90,7 +90,7 @@ class MemoryStore:
     def answered(self) -> Iterator[tuple[int, pa.Table, list[Any]]]:
         return iter(())
 
-    def view(self, version: int) -> View:
+    def tables_at(self, version: int) -> Tables:
         raise self._refusal("older versions")
 
     def history(self, table: TableDef, key: pa.Table) -> pa.Table:

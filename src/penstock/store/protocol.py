@@ -11,8 +11,8 @@ from penstock.check.findings import Finding
 from penstock.declare.model import TableDef
 from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
+from penstock.execute.request import BatchRequest
 from penstock.state.tables import Tables
-from penstock.state.view import View
 from penstock.store.replay import Recovered
 from penstock.store.stream import StreamState
 
@@ -53,7 +53,7 @@ class Store(Protocol):
         events: list[EventBatch],
         outcomes: BatchOutcomes,
         stream: StreamState,
-        id: int | None,
+        request: BatchRequest,
         notes: dict[str, Any],
     ) -> Any:
         """A batch that has run, written down; it is committed, or forgotten, before anything else is written. notes:
@@ -80,7 +80,7 @@ class Store(Protocol):
     def answered(self) -> Iterator[tuple[int, pa.Table, list[Any]]]:
         """The retained versions that answered calls, oldest first: version, outcomes, and which calls."""
 
-    def view(self, version: int) -> View:
+    def tables_at(self, version: int) -> Tables:
         """All tables as of an older version."""
 
     def history(self, table: TableDef, key: pa.Table) -> pa.Table: ...

@@ -22,6 +22,7 @@ from penstock.execute.intake import EventBatch
 from penstock.execute.watermark import ARRIVAL
 from penstock.state.ages import NEVER
 from penstock.state.tables import Tables
+from penstock.store.foreign_timers import ForeignTimers
 from penstock.store.segment import AGED, CALL, DELETED, EVENT, LOAD, OUTCOMES, WRITTEN, part, parts_of
 from penstock.store.stream import StreamState
 
@@ -59,6 +60,7 @@ class Replay:
         self.engine, self.program = engine, engine.program
         self.tables = engine.tables
         self.stream = StreamState()
+        self.foreign = ForeignTimers(engine.program)
         self.changes = 0
 
     def run(self, recovery: Recovery) -> None:
@@ -69,11 +71,13 @@ class Replay:
         """Apply the snapshot (yielding None) and each segment (yielding it)."""
         if recovery.snapshot is not None:
             self.stream = StreamState.read(recovery.snapshot.header, recovery.snapshot.tables)
-            for table in self.program.tables:
-                rows = recovery.snapshot.tables[table.name]
+            found = self.foreign.sorted_out(recovery.snapshot.tables)
+            for table in self.program.stored:
+                rows = found.get(table.name, table.arrow().empty_table())  # timers: there may have been none then
                 # Which batch last wrote a record is not kept in snapshots: it was this version or earlier.
-                version, at = recovery.snapshot.header["version"], _ages(recovery.snapshot.tables, table, None)
-                self.tables[table.name].put(rows, self.tables.strings, version, at)
+                at = _ages(recovery.snapshot.tables, table, None)
+                self.tables.apply(table.name, rows, _no_keys(table), recovery.snapshot.header["version"], at)
+            self.tables.timers.given(self.stream.timers)
         yield None
         with closing(recovery.segments) as segments:
             for segment in segments:
@@ -86,15 +90,17 @@ class Replay:
             self.stream = StreamState.read(segment.header, parts)
         if segment.header["kind"] == "batch" and segment.header["log"] == "input":
             self._execute(segment, clock)
-            return
-        for table in self.program.tables:
-            name, schema = table.name, table.arrow()
-            none = schema.empty_table()
-            written = parts.get(part(WRITTEN, name), parts.get(part(LOAD, name), none))
-            deleted = parts.get(part(DELETED, name), none.select([c.name for c in table.keys]))
-            self.changes += written.num_rows + deleted.num_rows
-            at = _ages(parts, table, clock if part(LOAD, name) in parts else None)
-            self.tables.apply(name, written, deleted, version, at)
+        else:
+            rows = self.foreign.sorted_out(parts_of(LOAD, parts) | parts_of(WRITTEN, parts))
+            gone = parts_of(DELETED, parts)
+            self.foreign.deleted(gone)
+            for table in self.program.stored:
+                written = rows.get(table.name, table.arrow().empty_table())
+                deleted = gone.get(table.name, _no_keys(table))
+                self.changes += written.num_rows + deleted.num_rows
+                at = _ages(parts, table, clock if part(LOAD, table.name) in parts else None)
+                self.tables.apply(table.name, written, deleted, version, at)
+        self.tables.timers.given(self.stream.timers)
 
     def _execute(self, segment: Segment, clock: int | None) -> None:
         if segment.header["plan"] != self.engine.kernel.fingerprint:
@@ -111,7 +117,10 @@ class Replay:
             EventBatch(e.event, e.table, tables[e.event.name].column(ARRIVAL).to_numpy())
             for e in intake.events(self.program, tables, sound=True, called=called)
         ]
-        ordered = self.engine.in_turn(events, clock) if called else self.engine.order(events, clock=clock)
+        if called:
+            ordered = self.engine.in_turn(events, clock)
+        else:
+            ordered = self.engine.order(events, clock=clock, until=segment.header.get("until"))
         self.engine.replay(self.engine.encode(ordered), segment.header["version"])
         self.changes += self.tables.dirty_count()
         self.engine.end_batch()
@@ -123,6 +132,10 @@ def _ages(parts: dict[str, pa.Table], table: TableDef, clock: int | None) -> Any
     if known is not None:
         return known.column("at").to_numpy()
     return NEVER if clock is None else clock
+
+
+def _no_keys(table: TableDef) -> pa.Table:
+    return table.arrow().empty_table().select([c.name for c in table.keys])
 
 
 def recover(journal: Journal, replay: Replay, upto: int | None = None) -> Recovered:

@@ -3,7 +3,7 @@
 It goes into every segment and snapshot, so that the newest one holds all of it:
 
     header "stream"       {"source": …, "offsets": …, "drained": …, "highest": …, "frontier": …}; and where there is
-                          one, "watermark": …, and "waiting": [[event, id, ts, place], …]
+                          one, "watermark": …, "timers": …, and "waiting": [[event, id, ts, place], …]
     part held:Transfer    events held back, in order of arrival
 """
 
@@ -38,6 +38,7 @@ class StreamState(NamedTuple):
     drained: int | None = None  # the last version that ran what was held, because the stream had come to its end
     watermark: int | None = None  # of the last batch
     waiting: tuple[WaitingCall, ...] = ()
+    timers: int | None = None  # how many numbers were given to timers (state/timers.py)
 
     @property
     def holds(self) -> bool:
@@ -55,6 +56,10 @@ class StreamState(NamedTuple):
         after = before.ran(ts.item(-1)) if ts.size else before
         return self if after is before else self._replace(buffer=after)
 
+    def advanced(self, to: int) -> StreamState:
+        """After the clock was set by hand."""
+        return self._replace(buffer=self.buffer.ran(to))
+
     def header(self) -> dict[str, Any]:
         kept: dict[str, Any] = {
             "source": self.source,
@@ -65,6 +70,8 @@ class StreamState(NamedTuple):
         }
         if self.watermark is not None:
             kept["watermark"] = self.watermark
+        if self.timers is not None:
+            kept["timers"] = self.timers
         if self.waiting:
             kept["waiting"] = [list(one) for one in self.waiting]
         return {"stream": kept} if any(value is not None for value in kept.values()) else {}
@@ -77,4 +84,5 @@ class StreamState(NamedTuple):
         kept = header.get("stream", {})
         buffer = WatermarkBuffer(kept.get("highest"), kept.get("frontier"), parts_of(HELD, parts))
         waiting = tuple(WaitingCall(*one) for one in kept.get("waiting", ()))
-        return cls(kept.get("source"), buffer, kept.get("offsets"), kept.get("drained"), kept.get("watermark"), waiting)
+        source, offsets, drained = kept.get("source"), kept.get("offsets"), kept.get("drained")
+        return cls(source, buffer, offsets, drained, kept.get("watermark"), waiting, kept.get("timers"))

@@ -50,6 +50,13 @@ def check(
                         f"app '{app.program.name}', batch {number}: what it emits of '{event.name}' differs\n"
                         f"{describe(found, _NAMES)}"
                     )
+            for name in app.program.flow.timed if app.program.flow is not None else ():
+                found = outcomes_difference(engine.pending(name), reference.pending(name))
+                if found is not None:
+                    raise AssertionError(
+                        f"app '{app.program.name}', after batch {number}: the timers of '{name}' differ\n"
+                        f"{describe(found, _NAMES)}"
+                    )
             _compare_tables(app.program, number, engine, reference)
             out.append(outcomes)
     return out

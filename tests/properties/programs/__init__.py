@@ -28,6 +28,7 @@ NAMES = (
     "rounding",
     "short_circuit",
     "spans",
+    "timers",
     "times",
     "udfs",
 )

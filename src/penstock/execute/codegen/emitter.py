@@ -14,11 +14,11 @@ from itertools import groupby
 from typing import Any
 
 from penstock.declare.types import Type
-from penstock.execute.codegen import checks, records, scalars, scans, source, undo
+from penstock.execute.codegen import checks, records, scalars, scans, source, timers, undo
 from penstock.execute.codegen.layout import ENGINE_REASONS, FULL, FULL_QUEUES, Layout
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
-from penstock.plan.flow import MOST_EMITS, TOO_MANY
+from penstock.plan import flow
 from penstock.plan.ir import ROW, Block, Op, Plan, walk
 from penstock.state.lanes import constant
 
@@ -33,7 +33,7 @@ class Emitter:
         self.store = store  # the module that emits operations on records: in place, or on versions of them
         self.notes = notes  # whether to comment what is written
         self.origin = Block("", ())  # what is being written, and from which source
-        self.numbers = {t.name: n for n, t in enumerate(plan.program.tables)}
+        self.numbers = {t.name: n for n, t in enumerate(plan.program.stored)}
         self.foresight: Any = None  # versions: the sites of the transaction
         self.reasons: list[str] = []
         self.literals: list[str] = []
@@ -217,8 +217,11 @@ class Emitter:
 
     def now(self, out: Source, op: Op) -> None:
         if op.const:
-            self.abort(out, f"{self.place} < clock[clock.size - 1]", *op.reasons)
+            self.need_clock(out)
         out.line(f"{self.val(op.id)} = {self.clock}")
+
+    def need_clock(self, out: Source) -> None:
+        self.abort(out, f"{self.place} < clock[clock.size - 1]", "no clock yet")
 
     def stop(self, out: Source, op: Op) -> None:
         self.end(out, self.reason(op.name), f"abort: {op.name}")
@@ -267,7 +270,7 @@ class Emitter:
         number = self.plan.program.kind(op.name)
         event = self.plan.program.events[number]
         used, n = self.queued[op.name], f"q{number}_n"
-        self.abort(out, f"emits >= {MOST_EMITS}", TOO_MANY)
+        self.abort(out, f"emits >= {flow.MOST_EMITS}", flow.TOO_MANY)
         out.line(f"if {n} >= room[{number + 1}]:")
         with out.indented():
             out.line(f"info[0] = {FULL_QUEUES - number}")
@@ -281,7 +284,7 @@ class Emitter:
         out.line("emits += 1")
 
     def emitted(self, out: Source, op: Op) -> None:
-        self.abort(out, f"emits >= {MOST_EMITS}", TOO_MANY)
+        self.abort(out, f"emits >= {flow.MOST_EMITS}", flow.TOO_MANY)
         out.line("emits += 1")
 
     def member(self, out: Source, op: Op) -> None:
@@ -374,6 +377,7 @@ EMIT: dict[str, Callable[[Emitter, Source, Op], None]] = {
     "emitted": Emitter.emitted,
     "member": Emitter.member,
     "checks": Emitter.checks,
+    "timer": timers.set_timer,
     "loop": Emitter.loop,
     **scalars.EMIT,
 }

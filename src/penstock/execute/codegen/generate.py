@@ -7,6 +7,7 @@ from penstock.execute.codegen.program import DECORATOR, InPlace, head
 from penstock.execute.codegen.rounds import Rounds
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter, cut_if_long
+from penstock.execute.codegen.timed_rounds import TimedRounds
 from penstock.plan.ir import Plan
 
 
@@ -15,7 +16,7 @@ def generate(plan: Plan, *, notes: bool = False) -> tuple[str, Layout]:
     layouts: list[Layout] = []
 
     def write(cutter: Cutter) -> str:
-        program = (InPlace if plan.program.flow is None else Rounds)(plan, cutter, notes=notes)
+        program = _writer(plan)(plan, cutter, notes=notes)
         program.emitter.posted = set(indexed(plan))
         body = Source(1)
         program.kernel(body)
@@ -31,3 +32,9 @@ def generate(plan: Plan, *, notes: bool = False) -> tuple[str, Layout]:
         return str(out) + str(body)
 
     return cut_if_long(write), layouts[-1]
+
+
+def _writer(plan: Plan) -> type[InPlace]:
+    if plan.program.timers:
+        return TimedRounds
+    return InPlace if plan.program.flow is None else Rounds

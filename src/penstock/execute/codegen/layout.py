@@ -14,7 +14,7 @@ from penstock.plan.ir import Plan
 class Argument:
     name: str  # in the generated source
     # "batch", "log", "strings", "table", "event", "rows", "out"; for a graph also "version", "handed"; for rounds
-    # "queue", "flow"
+    # "queue", "flow"; for timers "timers", "fired"
     owner: str
     of: str = ""  # table, event or field
     part: str = ""  # what of it
@@ -51,14 +51,16 @@ FULL_LOG = -1  # info[0], where the undo log is full; otherwise the table's numb
 FULL_ROWS, FULL_QUEUES = -2, -3
 # info[0], where a scan has no room for its rows; below those of all queues.
 FULL_SCAN = FULL_QUEUES - MAX_EVENTS
+# Likewise where timers have no room: in the heap of those that wait, and in the list of those that have run.
+FULL_TIMERS, FULL_FIRED = FULL_SCAN - 1, FULL_SCAN - 2
 # info[0], where an index is stale: the k-th of indexed(), at STALE_INDEX - k.
-STALE_INDEX = FULL_SCAN - 1
+STALE_INDEX = FULL_FIRED - 1
 # How many entries an undo log has at first; it grows where a transaction needs more.
 LOG_SIZE = 1 << 14
 
 
 def table_arguments(plan: Plan, number: int) -> list[Argument]:
-    table = plan.program.tables[number]
+    table = plan.program.stored[number]
     t = f"t{number}"
     out = [Argument(f"{t}_slots", "table", table.name, "slots")]
     out += [Argument(f"{t}_k{k}", "table", table.name, f"key{k}") for k in range(len(table.keys))]
@@ -156,6 +158,23 @@ FIXED = (
 # What kernels take besides where the clock matters: what it is at each event of the batch; behind these, of how many of
 # the first there is none.
 CLOCK = Argument("clock", "batch", part="clock")
+# The kind of a batch's last place where timers run up to a time, and no event does: no event has it, late or not.
+NOBODY = 255
+# What the kernel of an app that sets timers takes besides: the heap of those that wait (state/timers.py), those that
+# the batch has run, and how many these are and how many timers were set on the way to the event.
+TIMERS = (
+    *(Argument(f"heap_{part}", "timers", part="heap") for part in ("at", "number", "kind", "row")),
+    Argument("timers", "timers", part="meta"),
+    Argument("fired_at", "fired", part="at"),
+    Argument("fired", "flow", part="counts"),
+)
+# And where events have an id: that of each place of the batch, and those of the timers that it has run.
+TIMERS_IDS = (
+    Argument("ids", "batch", part="ids"),
+    Argument("named", "batch", part="given"),
+    Argument("fired_id", "fired", part="id"),
+    Argument("fired_named", "fired", part="given"),
+)
 # What the kernel of an app that emits takes besides: a row of the outcomes is not a place of the batch there.
 ROUNDS = (
     Argument("row_kind", "rows", part="kind"),

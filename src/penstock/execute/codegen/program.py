@@ -111,7 +111,7 @@ class InPlace:
         """What is the plan's: its tables, the fields of its events, what it returns."""
         program = self.plan.program
         out: list[Argument] = []
-        for number in range(len(program.tables)):
+        for number in range(len(program.stored)):
             out += table_arguments(self.plan, number)
         for number, event in enumerate(program.events):
             out += event_arguments(self.plan, number, self.used[event.name])
@@ -131,7 +131,7 @@ class InPlace:
 
     def begin(self, out: Source) -> None:
         """What holds for all events."""
-        for t, table in enumerate(self.plan.program.tables):
+        for t, table in enumerate(self.plan.program.stored):
             records.mask(out, f"t{t}")
             for name, place, meaning in COUNTS:
                 out.line(f"{name}{t} = t{t}_meta[{place}]{self.emitter.note(f'{table.name}: {meaning}')}")
@@ -164,12 +164,12 @@ class InPlace:
         out.line("c = 0")
         out.line("nu = 0")
         out.line("nt = 0")
-        for t in range(len(self.plan.program.tables)):
+        for t in range(len(self.plan.program.stored)):
             out.line(f"d{t}_before = d{t}")
         self.transactions(out)
         out.line("if c != 0:")
         with out.indented():
-            for t in range(len(self.plan.program.tables)):
+            for t in range(len(self.plan.program.stored)):
                 out.line(f"d{t} = d{t}_before")
             self.undo(out)
             out.line(f"if c == {FULL}:{self.emitter.note('full')}")
@@ -220,6 +220,6 @@ class InPlace:
             word = "elif"
 
     def store_counts(self, out: Source) -> None:
-        for t in range(len(self.plan.program.tables)):
+        for t in range(len(self.plan.program.stored)):
             for name, place, _ in COUNTS:
                 out.line(f"t{t}_meta[{place}] = {name}{t}")

@@ -48,7 +48,8 @@ class Rounds(InPlace):
         taken = [name for name in program.flow.ranked if name in program.flow.emitted]
         self.nested = [program.kind(name) for name in taken if program.is_nested(name)]
         self.others = [program.kind(name) for name in taken if not program.is_nested(name)]
-        self.tables = range(len(program.tables))
+        self.tables = range(len(program.stored))
+        self.root = "b"  # what a row of the outcomes says of it
 
     def arguments(self) -> tuple[Argument, ...]:
         return (*FIXED, *ROUNDS, *self.own_arguments())
@@ -78,10 +79,14 @@ class Rounds(InPlace):
 
     def round(self, out: Source) -> None:
         """Run event b and all that it causes. Where something is full, nothing has happened, and the function ends."""
-        out.line("k = np.int64(kind[b])")
-        out.line("j = np.uint64(pos[b])")
-        if self.plan.uses_clock:
-            out.line("now = clock[b]")
+        self.begin_round(out)
+        self.begin_group(out)
+        out.line("while True:")
+        with out.indented():
+            self.step(out)
+
+    def begin_round(self, out: Source) -> None:
+        self.begin_root(out)
         out.line("round = i")
         out.line("nu = 0")
         out.line("emits = 0")
@@ -92,10 +97,13 @@ class Rounds(InPlace):
             out.line(f"d{t}_round = d{t}")
         for k in self.outputs:
             out.line(f"q{k}_round = q{k}_n")
-        self.begin_group(out)
-        out.line("while True:")
-        with out.indented():
-            self.step(out)
+
+    def begin_root(self, out: Source) -> None:
+        """The event that has arrived."""
+        out.line("k = np.int64(kind[b])")
+        out.line("j = np.uint64(pos[b])")
+        if self.plan.uses_clock:
+            out.line("now = clock[b]")
 
     def begin_group(self, out: Source) -> None:
         out.line("group = i")
@@ -119,7 +127,7 @@ class Rounds(InPlace):
             self.abort(out)
         out.line("code[i] = c")
         out.line("row_kind[i] = k")
-        out.line("row_root[i] = b")
+        out.line(f"row_root[i] = {self.root}")
         out.line("row_step[i] = i - round")
         out.line("i += 1")
         self.next_of(out, self.nested)
@@ -133,13 +141,19 @@ class Rounds(InPlace):
         self.undo(out, "mark")
         out.line(f"if c == {FULL}:{self.emitter.note('full')}")
         with out.indented():
-            for t in self.tables:
-                out.line(f"d{t} = d{t}_round")
-            for k in self.outputs:
-                out.line(f"q{k}_n = q{k}_round")
-            out.line("i = round")
+            self.abort_round(out)
             self.store_counts(out)
             out.line("return b")
+        self.abort_group(out)
+
+    def abort_round(self, out: Source) -> None:
+        for t in self.tables:
+            out.line(f"d{t} = d{t}_round")
+        for k in self.outputs:
+            out.line(f"q{k}_n = q{k}_round")
+        out.line("i = round")
+
+    def abort_group(self, out: Source) -> None:
         for t in self.tables:
             out.line(f"d{t} = d{t}_group")
         for k in (*self.nested, *self.others, *self.outputs):
