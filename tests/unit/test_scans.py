@@ -188,7 +188,7 @@ class Item:
 @simple.table
 class Seen:
     key: int = ps.key()
-    text: str = ""
+    text: str = ps.index(default="")
     count: int = 0
 
 
@@ -225,7 +225,7 @@ def look(e: Look):
     for i in Item.between(e.warehouse, e.low, e.high):
         names += 1
         last = i.name
-    for i in Item.between(e.warehouse, "b", e.since, END):
+    for _ in Item.between(e.warehouse, "b", e.since, END):
         count += 1
     place = 0
     for i in Item:
@@ -250,8 +250,16 @@ def look(e: Look):
 @simple.transaction
 def fill(e: Fill):
     for k in range(e.count):
-        Seen.get(-(k * 7919 % e.count)).count += k
-    return {"count": sum(1 for s in Seen), "total": sum(s.count for s in Seen.between(-50, 0))}
+        seen = Seen.get(-(k * 7919 % e.count))
+        seen.count += k
+        seen.text = "first"
+        seen.text = "last"
+    return {
+        "firsts": sum(1 for s in Seen.where(text="first")),
+        "lasts": sum(1 for s in Seen.where(text="last")),
+        "count": sum(1 for s in Seen),
+        "total": sum(s.count for s in Seen.between(-50, 0)),
+    }
 
 
 @simple.transaction
@@ -281,7 +289,7 @@ def changes(count: int) -> list[Any]:
 
 
 def test_keys_of_several_columns_and_every_type_equal_the_reference() -> None:
-    outcomes = check(simple, batches=[changes(80), [Fill(ts=100, count=500), *changes(10)]])
+    outcomes = check(simple, batches=[changes(80), [Fill(ts=100, count=3000), *changes(10)]])
     assert {"fails", "empty Item"} <= set(outcomes[0]["reason"].to_pylist())
 
 
@@ -290,7 +298,8 @@ def test_a_scan_of_many_records_finds_room(tmp_path: Path) -> None:
     with simple.open() as db:
         out = db.run([Fill(ts=1, count=count), Fill(ts=2, count=3)])
         assert out["status"].to_pylist() == ["committed"] * 2
-        assert out["count"].to_pylist() == [count] * 2
+        assert out["count"].to_pylist() == out["lasts"].to_pylist() == [count] * 2
+        assert out["firsts"].to_pylist() == [0, 0]
         assert db.sql("select sum(count) from Seen where key between -50 and 0").to_pydict() == {
             "sum(count)": [Decimal(out["total"][1].as_py())]
         }
