@@ -33,6 +33,7 @@ class Stock:
     warehouse: int = ps.key()
     item: str = ps.key()
     quantity: int = 0
+    shelf: int = ps.index()
 
 
 @bank.event
@@ -76,6 +77,25 @@ def records(e: Transfer) -> None:
     Account[None]  # refused
     Account(id="a")  # refused
     Account.update("a")  # refused
+
+
+def scans(e: Transfer) -> None:
+    for account in Account:
+        assert_type(account.balance, Decimal)
+    for account in Account.top(3, by="balance"):
+        assert_type(account.since, dt.date)
+        account.balance += 1
+        account.balanse  # refused
+    for stock in Stock.where(shelf=3):
+        assert_type(stock.quantity, int)
+        del Stock[stock.warehouse, stock.item]
+    assert_type([s.item for s in Stock.between(3, "a", "b")], list[str])
+    assert_type(sum(s.quantity for s in Stock.bottom(2, by="quantity")), int)
+    assert_type(max(a.balance for a in Account), Decimal)
+    Account.top(3)  # refused
+    Account.top("3", by="balance")  # refused
+    Account.between(None, "b")  # refused
+    Stock.where(shelf=None)  # refused
 
 
 def events(e: Transfer) -> None:

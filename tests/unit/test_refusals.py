@@ -84,6 +84,17 @@ class Shelf:
     v: int = 0
 
 
+@app.table
+class Owned:
+    id: str = ps.key()
+    owner: str = ps.index()
+
+
+@app.table
+class Flag:
+    id: bool = ps.key()
+
+
 @app.event
 class E:
     ts: int = ps.order()
@@ -143,7 +154,19 @@ BODIES: dict[str, tuple[str, ...]] = {
     "walrus": ("if (y := e.n) > 1:  # <-\n    pass", "'NamedExpr'"),
     "list comprehension": ("s = [x for x in e.xs]  # <-", "'ListComp'"),
     "dict comprehension": ("s = {x: 1 for x in e.xs}  # <-", "'DictComp'"),
-    "generator": ("s = sum(x for x in e.xs)  # <-", "'sum'"),
+    "generator": ("s = (x for x in e.xs)  # <-", "'GeneratorExp'", "sum, min"),
+    "generator with two loops": ("s = sum(x + y for x in e.xs for y in e.ys)  # <-", "one 'for'"),
+    "sum of a list": ("s = sum(e.xs)  # <-", "sum takes a generator"),
+    "sum that starts with a field": ("s = sum((x for x in e.xs), e.n)  # <-", "constant"),
+    "sum of texts": ("s = sum(a.note for a in Account)  # <-", "takes numbers, not str"),
+    "sum of bools": ("s = sum(a.open for a in Account)  # <-", "1 if x else 0"),
+    "sum of records": ("s = sum(a for a in Account)  # <-", "record is not a value"),
+    "loose sum multiplied": ("s = sum(a.balance for a in Account) * 2  # <-", 'Decimal("0.00")'),
+    "max of a generator over a list": ("s = max(x for x in e.xs)  # <-", "the records of a table"),
+    "max of a generator with a default": ("s = max((a.n for a in Account), default=0)  # <-", "named arguments"),
+    "min of bools": ("s = min(a.open for a in Account)  # <-", "bool"),
+    "any of two": ("s = any((a.n > 1 for a in Account), 2)  # <-", "takes a generator"),
+    "generator's name behind it": ("s = sum(a.n for a in Account)\nreturn {'n': a.n}  # <-", "'a'", "unassigned"),
     "list": ("s = [1, 2]  # <-", "'List'"),
     "tuple": ("s = (e.n, 1)  # <-\nx = Stock[s].q", "'Tuple'"),
     "dict in a name": ("out = {'a': 1}  # <-\nreturn out", "'Dict'"),
@@ -314,7 +337,23 @@ BODIES: dict[str, tuple[str, ...]] = {
     "write of a table": ("Account.n = 3  # <-", "columns of records"),
     "the event's name": ("e = 3  # <-", "'e' is the event"),
     # -- loops
-    "loop over a table": ("for a in Account:  # <-\n    pass", "list field", "range(n)"),
+    "two names for a record": ("for a, b in Account:  # <-\n    pass", "one record a turn"),
+    "loop over another app's table": ("for a in Foreign:  # <-\n    pass", "another app"),
+    "loop over a record": ("for a in Account.get(e.k):  # <-\n    pass", "Account.top(…)"),
+    "top in a name": ("a = Account.top(3, by='n')  # <-", "for r in Account.top"),
+    "top by nothing": ("for a in Account.top(3):  # <-\n    pass", 'Account.top(3, by="note")'),
+    "top by a field": ("for a in Account.top(3, by=e.k):  # <-\n    pass", "constant"),
+    "top by a missing column": ("for a in Account.top(3, by='m'):  # <-\n    pass", "no column 'm'", "balance"),
+    "top of no int": ("for a in Account.top(e.x, by='n'):  # <-\n    pass", "takes an int", "float"),
+    "where without an index": ("for a in Account.where(n=1):  # <-\n    pass", "'n'", "`n: int = ps.index()`"),
+    "where a float is": ("for a in Account.where(rate=1.0):  # <-\n    pass", "'rate'", "'if'"),
+    "where of two columns": ("for a in Account.where(n=1, note=''):  # <-\n    pass", "one column"),
+    "where of another type": ("for a in Owned.where(owner=e.x):  # <-\n    pass", "'owner' is str", "float"),
+    "between one end": ("for a in Account.between(e.k):  # <-\n    pass", "two ends", "(id)"),
+    "between more than the key": ("for a in Stock.between(1, 2, 3, 4):  # <-\n    pass", "two ends", "(w, i)"),
+    "between bools": ("for a in Flag.between(e.b, True):  # <-\n    pass", "no order"),
+    "record of a loop changed to a value": ("a = 1\nfor a in Account:  # <-\n    pass", "two names"),
+    "scan in a starred call": ("for a in Account.between(*e.xs):  # <-\n    pass", "write the arguments out"),
     "loop over a str": ("for a in e.k:  # <-\n    pass", "list field"),
     "loop over a constant": ("for a in LIMITS:  # <-\n    pass", "list field"),
     "enumerate": ("for i, a in enumerate(e.xs):  # <-\n    pass", "list field", "zip"),
@@ -499,6 +538,38 @@ DECLARATIONS: dict[str, tuple[str, ...]] = {
         "'a'",
         "float",
         "decimal",
+    ),
+    "a float index": (
+        "@app.table\nclass T:\n    id: int = ps.key()\n    x: float = ps.index()",
+        "'x'",
+        "float",
+        "int, str",
+    ),
+    "a Decimal index": (
+        "@app.table\nclass T:\n    id: int = ps.key()\n    x: Decimal = ps.index()",
+        "'x'",
+        "`x: ps.decimal(18, 2) = ps.index()`",
+    ),
+    "an index with another type's default": (
+        "@app.table\nclass T:\n    id: int = ps.key()\n    x: int = ps.index(default='a')",
+        "'x'",
+        "int",
+    ),
+    "an index in an event": (
+        "@app.event\nclass F:\n    ts: int = ps.order()\n    x: int = ps.index()",
+        "'x'",
+        "a table's column",
+    ),
+    "a check that scans": (
+        "@app.table\nclass T:\n    id: int = ps.key()\n    n: int = 0\n    @ps.check('few')\n"
+        "    def few(self):\n        return sum(1 for a in Account) < self.n  # <-",
+        "its own record alone",
+    ),
+    "where a key is": (
+        "@app.transaction\ndef t(e: E):\n    for s in Stock.where(w=1):  # <-\n        pass",
+        "'w'",
+        "key",
+        "Stock.between(",
     ),
     "two udfs of one name": (
         "first = double\n@ps.udf\ndef double(x):\n    return x\n"

@@ -74,14 +74,13 @@ def _where(lo: Lowering, table: TableDef, node: ast.Call) -> Iterated:
     (keyword,) = node.keywords
     column = _column(lo, table, str(keyword.arg), node)
     if not column.index:
-        declared = f"{column.name}: {column.type} = ps.index()"
-        instead = (
-            "loop over the table, and test it with 'if'" if column.key or "key" not in column.type.traits.roles else ""
-        )
-        lo.body.refuse(
-            node,
-            f"'{column.name}' of table '{table.name}' is not indexed; {instead or f'declare it as `{declared}`'}",
-        )
+        if column.key:
+            instead = f"is a key column; use {table.name}.between(a, b)"
+        elif "key" in column.type.traits.roles:
+            instead = f"is not indexed; declare it as `{column.name}: {column.type.traits.declared} = ps.index()`"
+        else:
+            instead = f"is {column.type}, which is not looked up by; loop over the table, and test it with 'if'"
+        lo.body.refuse(node, f"'{column.name}' of table '{table.name}' {instead}")
     wanted = expressions.value(lo, keyword.value)
     stored = to_type(lo, wanted, column.type, node, f"column '{column.name}'")
     return _scan(lo, node, table, "where", column.name, stored)

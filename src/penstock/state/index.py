@@ -20,7 +20,7 @@ from penstock.state.hashing import ALIVE, ONE, TWO, first
 from penstock.state.jit import kernel
 
 POSTS, VALUES, STALE = range(3)
-# Posts that there is room for, beside one a record, at the least.
+# Posts that there is room for, at the least, beside one a record.
 _SPARE = 1024
 
 
@@ -30,14 +30,20 @@ class ColumnIndex:
     def __init__(self) -> None:
         self.slots, self.posts = _empty(4), np.zeros(0, np.int64)
         self.meta = np.array([0, 0, 1], np.int64)
+        self._spare = 0
 
     def forget(self) -> None:
         self.meta[STALE] = 1
 
+    def end_batch(self) -> None:
+        self._spare = 0
+
     def build(self, column: Any, flags: Any, rows: int) -> None:
         """Make it anew from the rows below `rows`."""
         live = int(np.count_nonzero(flags[:rows] & ALIVE))
-        posts = live + max(live, _SPARE)
+        # One event alone may post more than there are records, and runs again whenever the index was stale.
+        self._spare = max(live, _SPARE, 2 * self._spare)
+        posts = live + self._spare
         slots, room = _empty(2 * posts), np.zeros(2 * posts, np.int64)
         meta = np.zeros(3, np.int64)
         _fill(slots, room, meta, column, flags, rows)

@@ -126,6 +126,8 @@ class TableState:
     def end_batch(self) -> None:
         self.sweep()
         self.meta[DIRTY] = 0
+        for index in self.indexes.values():
+            index.end_batch()
 
     # -- in and out as Arrow ----------------------------------------------------------------
 
