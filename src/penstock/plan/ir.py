@@ -149,7 +149,7 @@ class Op:
     table: str = ""
     name: str = ""  # a column, a field, a reason, a function, an event, a lane
     # const: the value; field, list: whether it may be null; call: whether it may overflow; item: which list; range: the
-    # step; insert: how many of its arguments are the key
+    # step; insert: how many of its arguments are the key; checks: the tables
     const: Any = None
     body: tuple[Op, ...] = ()  # loops
     carries: tuple[Carry, ...] = ()  # loops
