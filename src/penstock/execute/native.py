@@ -91,7 +91,7 @@ class BatchContext:
 class Kernel:
     def __init__(self, plan: Plan) -> None:
         """The plan itself, or, where each round is one group, that of its groups."""
-        inlined = inline(plan) if plan.program.flow is not None else ""
+        inlined = inline(plan)
         self.serial_since = inlined if isinstance(inlined, str) else ""  # why rounds run one after the other
         self._members = None if isinstance(inlined, str) else Members(plan.program, inlined)
         self.plan = plan = plan if isinstance(inlined, str) else inlined.plan

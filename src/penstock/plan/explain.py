@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.plan.access import Access, accesses, given, requirements
+from penstock.plan.inline import inline
 from penstock.plan.ir import Block, Op, Plan, TransactionPlan
 from penstock.plan.text import constant
 
@@ -21,9 +22,20 @@ def explain(plan: Plan) -> str:
     if plan.program.flow is not None:
         out += ["", "rounds run " + ", ".join(plan.program.flow.ranked)]
         out += [f"output {event.name}" for event in plan.program.outputs()]
+        out += _rounds(plan)
     if plan.program.returns:
         out += ["", "returns " + ", ".join(f"{name}: {type_}" for name, type_ in plan.program.returns)]
     return "\n".join(out) + "\n"
+
+
+def _rounds(plan: Plan) -> list[str]:
+    """Whether a round is one transaction, so that rounds may overlap."""
+    inlined = inline(plan)
+    if isinstance(inlined, str):
+        return [f"rounds run one after the other: {inlined}"]
+    names = {t.event: t.name for t in plan.transactions}
+    groups = [[names[member.event] + " …" * member.in_loop for member in group] for _, group in inlined.groups]
+    return [f"one transaction {', '.join(group)}" for group in groups if len(group) > 1]
 
 
 def _block(block: Block) -> list[str]:

@@ -30,7 +30,7 @@ from penstock.plan.passes import loosen, prune, share, undo
 from penstock.plan.verify import verify
 
 # Operations of all groups together. A transaction that is emitted in several places is compiled for each of them.
-MOST_OPERATIONS = 2_000
+MOST_OPERATIONS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,9 @@ class Unfit(Exception):
 
 
 def inline(plan: Plan) -> Inlined | str:
-    """The plan whose transactions are groups, or why there is none."""
+    """The plan whose transactions are groups, or why there is none; '' where nothing is emitted."""
+    if plan.program.flow is None:
+        return ""
     lanes = _Lanes()
     if plan.program.timers:
         return "its transactions set timers"
@@ -143,7 +145,7 @@ class _Group:
                 self.ops += self._told(inner, returned, sent)
                 place = self.lanes.place(times)
                 self.members.append(Member(event, place, fields=self._fields(returned), sent=tuple(sent)))
-            if len(self.ops) > MOST_OPERATIONS:
+            if sum(1 for _ in walk(tuple(self.ops))) > MOST_OPERATIONS:
                 raise Unfit("together they are very long")
 
     # -- a member ---------------------------------------------------------------------------
@@ -164,7 +166,8 @@ class _Group:
     def _checks(self, transaction: TransactionPlan, guard: int | None) -> list[Op]:
         """The checks at a member's end, if it may write what has any."""
         written = {op.table for op in transaction.block.walk() if "column" in op.traits.writes}
-        return [Op(next(self.ids), "checks", guard=guard)] if written & self.checked else []
+        tables = tuple(sorted(written & self.checked))
+        return [Op(next(self.ids), "checks", guard=guard, const=tables)] if tables else []
 
     def _loop(self, loop: Op, new: dict[int, int], times: str) -> Op:
         """A loop once more, which runs a member where it emitted one."""

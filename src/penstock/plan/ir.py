@@ -156,7 +156,7 @@ class Op:
     name: str = ""  # a column, a field, a reason, a function, an event, a lane
     # const: the value; field, list: whether it may be null; now: whether there may be none; call: whether it may
     # overflow; item: which list, or which key column; range: the step; insert: how many of its arguments are the key;
-    # scan: which records
+    # scan: which records; checks: the tables
     const: Any = None
     body: tuple[Op, ...] = ()  # loops
     carries: tuple[Carry, ...] = ()  # loops

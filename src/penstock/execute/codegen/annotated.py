@@ -13,14 +13,18 @@ from penstock.execute.codegen.generate import generate
 from penstock.execute.codegen.layout import Layout, scanned_tables
 from penstock.execute.codegen.program import COUNTS
 from penstock.execute.codegen.source import code_of, one_line
+from penstock.plan.inline import Member, inline
 from penstock.plan.ir import Plan
 
 WIDTH = 120
 
 
 def annotated(plan: Plan) -> str:
+    inlined = inline(plan)
+    plan = plan if isinstance(inlined, str) else inlined.plan
+    groups = () if isinstance(inlined, str) else inlined.groups
     text, layout = generate(plan, notes=True)
-    lines = [*_legend(plan, layout), "", *text.splitlines()]
+    lines = [*_legend(plan, layout), *_members(groups), "", *text.splitlines()]
     return "\n".join(piece for line in lines for piece in _wrapped(line)) + "\n"
 
 
@@ -45,6 +49,17 @@ def _legend(plan: Plan, layout: Layout) -> Iterator[str]:
         yield f"# o{k}, h{k}: {one_line(name)}, which is returned, and whether it is"
     for k, literal in enumerate(layout.literals):
         yield f"# literals[{k}]: {literal!r}"
+
+
+def _members(groups: tuple[tuple[str, tuple[Member, ...]], ...]) -> Iterator[str]:
+    """What the lanes of groups are."""
+    for event, members in groups:
+        for member in members:
+            told = [f"o{lane} {one_line(name)}" for name, lane in member.fields]
+            told += [f"o{sent.times} how many {sent.event} it sends out" for sent in member.sent]
+            if member.times is not None:
+                told.insert(0, f"o{member.times} how often it runs")
+            yield f"# of {event}, {member.event}: {', '.join(told) or 'nothing'}"
 
 
 def _table(table: TableDef) -> str:

@@ -6,7 +6,7 @@ of a group that is one transaction, where each member has its checks at its own 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,8 @@ def checks(em: Emitter, out: Source, block: Block) -> None:
     if any(op.code == "checks" for op in block.walk()):
         return  # each member's stand where it ends
     if em.logs_touched:
-        em.cutter.whole(out, lambda out: checks_of_touched(em, out, block), always=True)
+        tables = {op.table for op in block.walk() if "column" in op.traits.writes}
+        em.cutter.whole(out, lambda out: checks_of_touched(em, out, tables), always=True)
         return
 
     def write(out: Source, several: Sequence[Op]) -> None:
@@ -40,11 +41,11 @@ def checks(em: Emitter, out: Source, block: Block) -> None:
     em.cutter.run(out, written(em, block), write)
 
 
-def of_member(em: Emitter, out: Source, number: int) -> None:
-    """Those of all that was written since the checks before these; number: what tells them from others."""
+def of_member(em: Emitter, out: Source, op: Op) -> None:
+    """Those of all that was written since the checks before these."""
     kept = em.prefix
-    em.prefix = f"{kept}m{number}_"
-    em.cutter.whole(out, lambda out: checks_of_touched(em, out, em.origin, again=True), always=True)
+    em.prefix = f"{kept}m{op.id}_"
+    em.cutter.whole(out, lambda out: checks_of_touched(em, out, op.const, again=True), always=True)
     em.prefix = kept
     out.line("nt = 0")
 
@@ -78,9 +79,8 @@ def check_one(em: Emitter, out: Source, op: Op, block: Block) -> None:
         checks_of_row(em, out, op.table, x)
 
 
-def checks_of_touched(em: Emitter, out: Source, block: Block, *, again: bool = False) -> None:
-    """again: the transaction goes on, and what it writes then is checked once more."""
-    tables = {op.table for op in block.walk() if "column" in op.traits.writes}
+def checks_of_touched(em: Emitter, out: Source, tables: Iterable[str], *, again: bool = False) -> None:
+    """tables: those that were written; again: the transaction goes on, and what it writes then is checked once more."""
     w, x = f"{em.prefix}w", f"{em.prefix}xw"
     out.line(f"for {w} in range(0, nt, 2):")
     with out.indented():

@@ -293,7 +293,7 @@ class Emitter:
         out.line(f"o{k}[i] += 1")
 
     def checks(self, out: Source, op: Op) -> None:
-        checks.of_member(self, out, op.id)
+        checks.of_member(self, out, op)
 
     # -- loops ------------------------------------------------------------------------------
 
