@@ -70,6 +70,9 @@ class Versions(Protocol):
     def go_back(self) -> None:
         """Memory as of the last version."""
 
+    def make_room(self) -> None:
+        """Before a version is made: so that it can go on to where versions go."""
+
     def look(self, calls: list[EventBatch]) -> pa.Table:
         """The outcomes of calls that only read."""
 
@@ -275,6 +278,7 @@ class Calls:
         for placed, several in groupby((call for call in group if not call.reads), key=self._is_placed):
             fresh, twins = self._new(several)
             if fresh:
+                self._versions.make_room()
                 reports.append(self._place(fresh, twins) if placed else self._now(fresh, twins))
 
     def _is_placed(self, call: Call) -> bool:

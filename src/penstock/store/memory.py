@@ -87,6 +87,12 @@ class MemoryStore:
             raise self._refusal("outputs of older versions")
         return self._emitted.get(event)
 
+    def was_called(self, version: int) -> bool:
+        raise self._refusal("older versions")
+
+    def keep_from(self, version: int | None) -> None:
+        pass
+
     def answered(self) -> Iterator[tuple[int, pa.Table, list[Any]]]:
         return iter(())
 
