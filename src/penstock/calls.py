@@ -218,7 +218,9 @@ class Calls:
         """Nobody answers them any more."""
         for several in self._waiting.values():
             for call in several:
-                call.answer(None, StateError(self._not_yet(call)))
+                error = StateError(self._not_yet(call))
+                error.committed = None
+                call.answer(None, error)
         self._waiting.clear()
 
     # -- the leader ---------------------------------------------------------------------------

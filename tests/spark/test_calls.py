@@ -1,4 +1,4 @@
-"""Calls beside a running stream: versions between the stream's; outcomes and outputs written once, after a crash too."""
+"""Calls beside a running stream: versions between its own; outcomes and outputs written once, after a crash too."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
