@@ -171,15 +171,16 @@ class Calls:
 
     def call(self, event: Any) -> Outcome:
         call = Call(self._versions.program, intake.called(self._versions.program, event))
-        with self._mutex:
-            self._last = time.monotonic()
-            self._queue.append(call)
-            leads, self._led = not self._led, True
-        if leads:
-            self._lead(call)
         try:
-            while not call.wait():
-                self._lead(call)
+            with self._mutex:
+                self._last = time.monotonic()
+                self._queue.append(call)
+                call.leads, self._led = not self._led, True
+            while True:
+                if call.leads:
+                    self._lead(call)
+                if call.wait():
+                    break
         except BaseException as error:  # Ctrl-C
             self._leave(call)
             if not isinstance(error, Exception):
