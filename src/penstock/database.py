@@ -79,6 +79,9 @@ class PendingBatch:
     emitted: dict[str, pa.Table]
 
 
+CALLED = "calls run one after another, as they came"
+
+
 class Outlet(Protocol):
     """Where versions go on to, each once and in order. Both are called while nobody else may write."""
 
@@ -398,6 +401,8 @@ class Database:
         stored = self._store.prepare(engine.tables, events, outcomes, stream, incoming.request.id, notes)
         watch.ends("commit")
         report = self._report(run, outcomes, stream, watch)
+        if incoming.called is not None:
+            report = replace(report, why=CALLED)
         engine.end_batch()
         return PendingBatch(incoming.request, outcomes.table, stored, report, answers, outcomes.emitted)
 

@@ -107,9 +107,9 @@ def check(path: Path, log: str, told: dict[str, Any]) -> None:
     with opened(path, log) as db, ThreadPoolExecutor(1) as pool:
         found = counts(db)
         for id, said in told.items():
-            assert said is None or found.get(id, 0) == (said is not False), (
-                f"{id} was told {said}, but there is {found}"
-            )
+            # Of one that is held back the arrival may be durable, although it has not run.
+            is_known = said is not None and not (id == HELD and said is True)
+            assert not is_known or found.get(id, 0) == (said is not False), f"{id}: told {said}, there is {found}"
         again = {id: db.call(event(id)) for id in IDS if id != HELD}
         held = pool.submit(db.call, event(HELD))
         while not held.done() and not db._calls._waiting:
