@@ -186,6 +186,7 @@ class App(Declarations):
         trigger: dict[str, Any] | None = None,
         name: str | None = None,
         outputs: Mapping[Any, str | os.PathLike[str]] | None = None,
+        calls: bool = False,
         **options: Any,
     ) -> StreamingQuery:
         """Run this app over streaming DataFrames; returns pyspark's StreamingQuery.
@@ -201,6 +202,8 @@ class App(Declarations):
             trigger: As `DataStreamWriter.trigger` takes it.
             name: The query's name.
             outputs: Event that is emitted, and that no transaction takes -> a directory for Parquet files, one a batch.
+            calls: Whether other processes of the machine that the engine runs on may call (`connect`) while the query
+                runs. Outcomes of calls go to the files, too; a function gets those of the stream.
             options: As `open` takes them.
         """
         from penstock.spark import start
@@ -215,6 +218,7 @@ class App(Declarations):
             trigger=trigger,
             name=name,
             outputs=None if outputs is None else dict(outputs),
+            calls=calls,
             **options,
         )
 

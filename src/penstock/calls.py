@@ -71,6 +71,9 @@ class Versions(Protocol):
     def go_back(self) -> None:
         """Memory as of the last version."""
 
+    def make_room(self) -> None:
+        """Before a version is made: so that it can go on to where versions go."""
+
     def look(self, calls: list[EventBatch]) -> BatchOutcomes:
         """The outcomes of calls that only read."""
 
@@ -169,15 +172,16 @@ class Calls:
 
     def call(self, event: Any) -> Outcome:
         call = Call(self._versions.program, intake.called(self._versions.program, event))
-        with self._mutex:
-            self._last = time.monotonic()
-            self._queue.append(call)
-            leads, self._led = not self._led, True
-        if leads:
-            self._lead(call)
         try:
-            while not call.wait():
-                self._lead(call)
+            with self._mutex:
+                self._last = time.monotonic()
+                self._queue.append(call)
+                call.leads, self._led = not self._led, True
+            while True:
+                if call.leads:
+                    self._lead(call)
+                if call.wait():
+                    break
         except BaseException as error:  # Ctrl-C
             self._leave(call)
             if not isinstance(error, Exception):
@@ -218,7 +222,9 @@ class Calls:
         """Nobody answers them any more."""
         for several in self._waiting.values():
             for call in several:
-                call.answer(None, StateError(self._not_yet(call)))
+                error = StateError(self._not_yet(call))
+                error.committed = None
+                call.answer(None, error)
         self._waiting.clear()
 
     # -- the leader ---------------------------------------------------------------------------
@@ -278,6 +284,7 @@ class Calls:
         for placed, several in groupby((call for call in group if not call.reads), key=self._is_placed):
             fresh, twins = self._new(several)
             if fresh:
+                self._versions.make_room()
                 reports.append(self._place(fresh, twins) if placed else self._now(fresh, twins))
 
     def _is_placed(self, call: Call) -> bool:

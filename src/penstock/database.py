@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +79,20 @@ class PendingBatch:
     stored: Any  # the store's
     report: BatchReport
     answers: list[Answer]  # of calls
+    emitted: dict[str, pa.Table]
+
+
+CALLED = "calls run one after another, as they came"
+
+
+class Outlet(Protocol):
+    """Where versions go on to, each once and in order. Both are called while nobody else may write."""
+
+    def make_room(self) -> None:
+        """Before calls make a version; what it raises is raised to who called."""
+
+    def add(self, version: int, outcomes: pa.Table, emitted: dict[str, pa.Table]) -> None:
+        """A version that has happened."""
 
 
 class Database:
@@ -109,6 +123,7 @@ class Database:
         self._turn = threading.Event()  # set where there is none
         self._turn.set()
         self._calls = Calls(self, self._store, self._gate)
+        self._outlet: Outlet | None = None
         self._path, self._server = None if path is None else Path(path).absolute(), cast("Server | None", None)
 
     # -- writing ----------------------------------------------------------------------------
@@ -192,6 +207,15 @@ class Database:
             event: `Look(seat="A1")`: of any type that a transaction takes; one with a `ps.order()` needs no ts.
         """
         return self._calls.call(event)
+
+    def hand_on(self, outlet: Outlet) -> None:
+        """From now on versions go there too."""
+        with self._gate.writing():
+            self._outlet = outlet
+
+    def keep_from(self, version: int | None) -> None:
+        """However many versions come, neither this one nor a later one is forgotten; None: as `retain` says."""
+        self._store.keep_from(version)
 
     def serve_calls(self) -> None:
         """Answer calls of other processes of this machine, until the database is closed."""
@@ -294,6 +318,11 @@ class Database:
             version = self.version if version is None else version
             table = self._store.emitted_of(found.name, version) if version else None  # before the first batch: nothing
         return self.program.output(found).empty_table() if table is None else table
+
+    def was_called(self, version: int) -> bool:
+        """Whether calls made a retained version."""
+        with self._gate.reading():
+            return self._store.was_called(version)
 
     @property
     def damage(self) -> tuple[Finding, ...]:
@@ -405,8 +434,10 @@ class Database:
         stored = self._store.prepare(engine.tables, events, outcomes, stream, incoming.request, notes)
         watch.ends("commit")
         report = self._report(run, outcomes, stream, watch)
+        if incoming.called is not None:
+            report = replace(report, why=CALLED)
         engine.end_batch()
-        return PendingBatch(incoming.request, outcomes.table, stored, report, answers)
+        return PendingBatch(incoming.request, outcomes.table, stored, report, answers, outcomes.emitted)
 
     def _commit(self, pending: PendingBatch) -> None:
         begun = time.perf_counter()
@@ -415,6 +446,8 @@ class Database:
         self._store.commit(pending.stored)
         self.last_batch, self._version = pending.report, pending.report.version
         self._calls.committed(self._version, pending.answers)
+        if self._outlet is not None:
+            self._outlet.add(self._version, pending.outcomes, pending.emitted)
         pending.report.seconds["commit"] += time.perf_counter() - begun
 
     def _go_back(self) -> None:
@@ -461,6 +494,10 @@ class Database:
 
     def go_back(self) -> None:
         self._go_back()
+
+    def make_room(self) -> None:
+        if self._outlet is not None:
+            self._outlet.make_room()
 
     def look(self, calls: list[EventBatch]) -> BatchOutcomes:
         engine, clock = self._engine, self._clock

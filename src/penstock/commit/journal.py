@@ -294,6 +294,11 @@ class Journal:
         """The newest batch id, or None before the first."""
         return self._index.last_id
 
+    def keep_from(self, version: int | None) -> None:
+        """From now on neither this version nor any later one is pruned, whatever `retain` says; None: as `retain`
+        says."""
+        self._index.kept_from = version
+
     @property
     def batches_since_snapshot(self) -> int:
         return self._index.batches_since_snapshot

@@ -34,10 +34,11 @@ class OutcomeFiles:
     _manifest: Manifest | None = field(default=None, init=False, repr=False)
 
     def write(self, outcomes: pa.Table) -> None:
-        """Write a batch's outcomes, unless they are there. A file appears whole, under its name, or not at all."""
+        """Write the outcomes of one version, or of several in order, unless they are there. A file appears whole, under
+        the name of its last version, or not at all."""
         if outcomes.num_rows == 0:
             return
-        version = outcomes.column("version")[0].as_py()
+        version = outcomes.column("version")[-1].as_py()
         try:
             self._write(version, outcomes)
         except (OSError, StateError) as error:
@@ -46,6 +47,16 @@ class OutcomeFiles:
                 f"outcomes of version {version} cannot be written to {self.path}: {said}; "
                 "the state directory's log has them, and they are written when the query is started again"
             ) from error
+
+    def written(self) -> list[int]:
+        """The versions that files are named by, in order, as far as the manifest knows."""
+        if self._manifest is not None:
+            return sorted(self._manifest.entries())
+        directory = None if self.state is None else directory_of(self.disk, Path(self.state))
+        try:
+            return sorted(Manifest(self.disk, Path(self.path), directory).entries())
+        except FileNotFoundError:
+            return []
 
     def _write(self, version: int, outcomes: pa.Table) -> None:
         folder, disk = Path(self.path), self.disk

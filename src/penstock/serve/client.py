@@ -29,6 +29,7 @@ class Connection:
         self._mutex = threading.Lock()
         self._idle: list[socket.socket] = []
         self._closed = False
+        self._process = os.getpid()
         self._idle.append(self._connect())
 
     def call(self, event: object) -> dict[str, Any]:
@@ -91,6 +92,10 @@ class Connection:
     def _take(self) -> socket.socket:
         while True:
             with self._mutex:
+                if self._process != os.getpid():  # a forked child: these are its parent's
+                    self._process, several, self._idle = os.getpid(), self._idle, []
+                    for one in several:
+                        one.close()
                 if self._closed:
                     raise StateError(f"the connection to state directory {self._state} is closed; connect again")
                 found = self._idle.pop() if self._idle else None

@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from penstock.errors import InputError
+
 _HEAD, _SIZE = struct.Struct(">4sII"), struct.Struct(">I")
 _MAGIC = b"PSC1"
 # No event of one row needs nearly as much; whoever says so speaks another language.
@@ -38,6 +40,10 @@ class Message(NamedTuple):
 def send(to: socket.socket, header: dict[str, Any], row: pa.Table | None = None) -> None:
     said = json.dumps(header).encode()
     body = _SIZE.pack(len(said)) + said + (b"" if row is None else _as_bytes(row))
+    if len(body) > BYTES_MAX:
+        raise InputError(
+            f"a call has at most {BYTES_MAX} bytes, and this one has {len(body)}; load its data as a batch"
+        )
     to.sendall(_HEAD.pack(_MAGIC, len(body), zlib.crc32(body)) + body)
 
 
@@ -59,7 +65,7 @@ def receive(source: socket.socket) -> Message | None:
 
 
 def _exactly(source: socket.socket, size: int, *, begun: bool) -> bytes | None:
-    parts, left = [], size
+    parts, left = list[bytes](), size
     while left:
         part = source.recv(min(left, 1 << 20))
         if not part:

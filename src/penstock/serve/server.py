@@ -10,6 +10,7 @@ import os
 import selectors
 import socket
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +38,7 @@ class Server:
         self._mutex = threading.Lock()
         self._open: dict[socket.socket, threading.Thread] = {}
         self._closed = False
+        _forget_in_children(self)
         self._thread = threading.Thread(target=self._accept, name="penstock-calls", daemon=True)
         try:
             self._thread.start()
@@ -63,6 +65,11 @@ class Server:
         for thread in several:
             if thread is not threading.current_thread():
                 thread.join(_LEAVES_S)
+
+    def forget(self) -> None:
+        """In a child: the parent goes on."""
+        for one in (self._listener, self._waker, self._wakes, *self._open):
+            one.close()
 
     def _shut(self) -> None:
         for one in (self._listener, self._waker, self._wakes):
@@ -129,6 +136,23 @@ class Server:
         if not isinstance(event, str) or message.row is None:
             raise InputError("what has come is not a call: it names no event, or brings none")
         return self._call((event, message.row))
+
+
+_listening: weakref.WeakSet[Server] | None = None
+
+
+def _forget_in_children(server: Server) -> None:
+    """A forked child inherits the descriptors: it would keep clients waiting for a writer that has died."""
+    global _listening
+    if _listening is None:
+        _listening = weakref.WeakSet()
+        os.register_at_fork(after_in_child=_forget)
+    _listening.add(server)
+
+
+def _forget() -> None:
+    for server in list(_listening or ()):
+        server.forget()
 
 
 def _refusal(error: Exception) -> dict[str, Any]:

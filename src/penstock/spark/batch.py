@@ -3,7 +3,8 @@
 The order is what makes it exactly once: the database commits (state and outcomes, under Spark's batch id), then this
 returns and Spark notes the batch as done. A kill in between makes Spark send the batch again, and the database
 answers from its log. Outcomes go to their file while Spark goes on, and are there before the next batch commits:
-so a kill can only keep those of the newest version from being written, and the next start writes them.
+so a kill can only keep those of the newest batch from being written, and of the calls around it (backlog.py); the next
+start writes them.
 
 What a watermark still holds when the stream has been read to its end is no batch of Spark's: that its outcomes were
 handed on is noted in the state directory (drained.py).
@@ -21,10 +22,10 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.commit.disk import Disk
-from penstock.database import Database
 from penstock.errors import StateError
 from penstock.publish.files import OutcomeFiles, plain
 from penstock.spark import databases, direct_source, events
+from penstock.spark.backlog import Backlog
 from penstock.spark.checkpoint import CHECKPOINT, fingerprint, last_done, planned, query_id
 from penstock.spark.databases import DatabaseSpec, OpenDatabase
 from penstock.spark.direct_source import Spans
@@ -44,12 +45,15 @@ class MicroBatch:
     direct: tuple[SourceFiles, ...] = ()  # the sources, if all of them are direct
     alone: str | None = None  # the event, if its DataFrame is the only source
     all_listed: bool = False  # whether files that come after the start are left to another query: availableNow
+    calls: bool = False  # whether other processes may call
     awaits: bool = False  # whether outcomes are written before Spark is told, as where nobody waits for them at the end
 
     def __call__(self, frame: Any, batch_id: int) -> None:
         opened = databases.opened(self.spec)
         self.catch_up(opened, frame.sparkSession)
         opened.run_ahead.wait()
+        # Calls may make many versions before Spark has noted this batch; until then it may send it again.
+        opened.database.keep_from(opened.database.version + 1)
         source, spans = query_id(self.spec.path), self._spans(batch_id)
         offsets = planned(self.spec.path, batch_id) if spans is None else named(spans)
         take = partial(self._events, opened, frame, spans)
@@ -98,33 +102,28 @@ class MicroBatch:
         note.write(drained)
 
     def publish(self, opened: OpenDatabase, out: pa.Table, spark: Any, batch_id: int | None) -> None:
-        writes = self._writes(opened.database, out)
-        if writes:
-            opened.outcomes.put(partial(_write, writes))
-            if self.awaits:
-                opened.outcomes.wait()
+        opened.flush()
+        if self.awaits:
+            opened.outcomes.wait()
         if not isinstance(self.outcomes, OutcomeFiles):
             self.outcomes(spark.createDataFrame(plain(out)), batch_id)
 
-    def _writes(self, database: Database, out: pa.Table) -> list[tuple[OutcomeFiles, pa.Table]]:
-        """The files that a version's outcomes go to, and what it emitted."""
-        writes = [(self.outcomes, out)] if isinstance(self.outcomes, OutcomeFiles) else []
-        if out.num_rows:
-            version = out.column("version")[0].as_py()
-            writes += [(files, database.emitted(name, version)) for name, files in self.outputs]
-        return writes
-
     def catch_up(self, opened: OpenDatabase, spark: Any) -> None:
-        """Outcomes of the stream's last version, and of its last drain, if the process died between committing and
-        handing them on."""
+        """Outcomes of the stream's last version, of its last drain, and of calls, if the process died between
+        committing and handing them on."""
         if opened.caught_up:
             return
         database = opened.database
         self._refuse_older_state(database.last_id)
-        if database.source is not None and (self.outputs or isinstance(self.outcomes, OutcomeFiles)):
-            _write(self._writes(database, database.outcomes(database.version)))
+        files = self.outcomes if isinstance(self.outcomes, OutcomeFiles) else None
+        backlog = Backlog(self.spec, database, files, self.outputs, opened.outcomes)
+        backlog.catch_up()
+        opened.backlog = backlog
+        database.hand_on(backlog)
         self.hand_on_drain(opened, spark)
         opened.caught_up = True
+        if self.calls:
+            database.serve_calls()
 
     def _refuse_older_state(self, last: int | None) -> None:
         """Spark does not send a batch again that it has noted as done: a state that lacks it would never get it."""
@@ -135,11 +134,6 @@ class MicroBatch:
                 f"the checkpoint in {state} has batch {done} as done, but the state has run {have}: it is an older "
                 "copy, or the checkpoint is another's; restore the state and the checkpoint from one backup"
             )
-
-
-def _write(writes: list[tuple[OutcomeFiles, pa.Table]]) -> None:
-    for files, table in writes:
-        files.write(table)
 
 
 def named(spans: Spans) -> str:

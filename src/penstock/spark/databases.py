@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.database import Database
 from penstock.errors import StateError
@@ -35,17 +35,30 @@ class DatabaseSpec:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+class Flushes(Protocol):
+    """A backlog (backlog.py)."""
+
+    def flush(self) -> None: ...
+
+
 @dataclass(slots=True)
 class OpenDatabase:
     database: Database
     outcomes: OutcomeWriter = field(default_factory=OutcomeWriter)
     run_ahead: RunAhead = field(default_factory=RunAhead)
+    backlog: Flushes | None = None  # versions whose outcomes have not gone to their files
     caught_up: bool = False  # whether what a crash kept from being written has been written
     query: Any = None  # the streaming query that feeds it, once it has started
 
+    def flush(self) -> None:
+        if self.backlog is not None:
+            self.backlog.flush()
+
     def close(self) -> None:
-        with closing(self.database), closing(self.run_ahead):
-            self.outcomes.close()
+        with closing(self.outcomes):
+            with closing(self.database), closing(self.run_ahead):
+                self.outcomes.wait()
+            self.flush()  # what was called until the end
 
 
 _mutex = threading.RLock()

@@ -84,4 +84,5 @@ class _Closing:
         super().processAllAvailable()  # type: ignore[misc]
         found = databases.found(self._end.path)
         if found is not None:
+            found.flush()
             found.outcomes.wait()

@@ -54,6 +54,7 @@ def start(
     trigger: dict[str, Any] | None = None,
     name: str | None = None,
     outputs: dict[Any, Any] | None = None,
+    calls: bool = False,
     **options: Any,
 ) -> Any:
     """Start a streaming query; pyspark's own StreamingQuery."""
@@ -77,6 +78,7 @@ def start(
         direct=_direct(wanted, spec.path),
         alone=only.name if only else None,
         all_listed="availableNow" in (trigger or {}),
+        calls=calls,
         awaits=not local,
     )
     for event, source in wanted.items():

@@ -26,7 +26,7 @@ from penstock.state.tables import Tables
 from penstock.store import replay
 from penstock.store.outcome_codec import from_log, to_log
 from penstock.store.replay import Recovered, Replay
-from penstock.store.segment import EMITTED, LOAD, OUTCOMES, part
+from penstock.store.segment import CALL, EMITTED, LOAD, OUTCOMES, part
 from penstock.store.stream import StreamState
 
 LOGS = ("changes", "input")
@@ -169,6 +169,12 @@ class DurableStore:
         segment = self._journal.batch(version, [part(EMITTED, event)])
         found = segment.parts.get(part(EMITTED, event))
         return None if found is None else from_log(found, version, behind="step")
+
+    def was_called(self, version: int) -> bool:
+        return bool(self._journal.batch(version, ()).header.get("cause") == CALL)
+
+    def keep_from(self, version: int | None) -> None:
+        self._journal.keep_from(version)
 
     def answered(self) -> Iterator[tuple[int, pa.Table, list[Any]]]:
         newest = self._journal.version

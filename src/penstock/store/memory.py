@@ -16,9 +16,10 @@ from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest
 from penstock.state.tables import Tables
 from penstock.store.replay import Recovered
+from penstock.store.segment import CALL
 from penstock.store.stream import StreamState
 
-# Batches whose outcomes are kept, in case one is sent again.
+# Batches whose outcomes are kept, in case one is sent again; and versions of calls.
 _KEPT = 100
 
 
@@ -31,6 +32,7 @@ class MemoryStore:
         self._engine, self._program = engine, engine.program
         self._outcomes: dict[int, pa.Table] = {}
         self._emitted: dict[str, pa.Table] = {}  # by the last batch
+        self._called: dict[int, pa.Table] = {}  # the outcomes of versions of calls: who called has only the first row
         self.last_id: int | None = None
         self.stream = StreamState()
         self.version = self.commits = 0
@@ -59,12 +61,15 @@ class MemoryStore:
         request: BatchRequest,
         notes: dict[str, Any],
     ) -> Any:
-        return outcomes, stream, request.id
+        return outcomes, stream, request.id, notes.get("cause") == CALL
 
     def commit(self, prepared: Any) -> None:
-        outcomes, self.stream, id = prepared
+        outcomes, self.stream, id, called = prepared
         self.version, self.commits = self.version + 1, self.commits + 1
         self._emitted = outcomes.emitted
+        if called:
+            self._called[self.version] = outcomes.table
+            self._called.pop(self.version - _KEPT, None)
         if id is not None:
             self._outcomes[id], self.last_id = outcomes.table, id
             while len(self._outcomes) > _KEPT:
@@ -80,12 +85,20 @@ class MemoryStore:
         pass
 
     def outcomes_of(self, version: int) -> pa.Table:
+        if version in self._called:
+            return self._called[version]
         raise self._refusal("outcomes")
 
     def emitted_of(self, event: str, version: int) -> pa.Table | None:
         if version != self.version:
             raise self._refusal("outputs of older versions")
         return self._emitted.get(event)
+
+    def was_called(self, version: int) -> bool:
+        return version in self._called
+
+    def keep_from(self, version: int | None) -> None:
+        pass
 
     def answered(self) -> Iterator[tuple[int, pa.Table, list[Any]]]:
         return iter(())

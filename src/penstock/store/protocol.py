@@ -77,6 +77,12 @@ class Store(Protocol):
     def emitted_of(self, event: str, version: int) -> pa.Table | None:
         """What a version emitted of an output; None where that is nothing."""
 
+    def was_called(self, version: int) -> bool:
+        """Whether calls made this version."""
+
+    def keep_from(self, version: int | None) -> None:
+        """Neither this version nor any later one is pruned; None: only as many are sure to be kept as usual."""
+
     def answered(self) -> Iterator[tuple[int, pa.Table, list[Any]]]:
         """The retained versions that answered calls, oldest first: version, outcomes, and which calls."""
 

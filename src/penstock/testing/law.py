@@ -17,6 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.declare.model import Program
+from penstock.declare.objects import Event
+from penstock.errors import InputError
 from penstock.testing.compare import describe, outcomes_difference, tables_difference
 
 _NAMES = ("engine", "reference")
@@ -30,9 +32,11 @@ def check(
     policy: Any = None,
     watermark: int | None = None,
 ) -> list[pa.Table]:
-    """Assert that engine and reference agree on every outcome and record; the outcomes of each batch. With a watermark
-    all batches have it, and a flush behind them is the last batch."""
-    given = [(batch if isinstance(batch, Mapping) else list(batch), {"watermark": watermark}) for batch in batches]
+    """Assert that engine and reference agree on every outcome and record; the outcomes of each batch. One event in the
+    place of a batch is called. With a watermark all batches have it, and a flush behind them is the last batch."""
+    given: list[tuple[Any, dict[str, Any]]] = [
+        (batch if isinstance(batch, Mapping | Event) else list(batch), {"watermark": watermark}) for batch in batches
+    ]
     if watermark is not None:
         given.append(([], {"flush": True}))
     out = []
@@ -41,8 +45,11 @@ def check(
             engine.load(table, rows)
             reference.load(table, rows)
         for number, (batch, options) in enumerate(given):
-            outcomes = engine.run(batch, policy=policy, **options)
-            _compare_outcomes(app.program, number, outcomes, reference.run(batch, **options))
+            if isinstance(batch, Event):
+                outcomes, wanted = _call(app.program, number, batch, engine, reference)
+            else:
+                outcomes, wanted = engine.run(batch, policy=policy, **options), reference.run(batch, **options)
+            _compare_outcomes(app.program, number, outcomes, wanted)
             for event in app.program.outputs():
                 found = outcomes_difference(engine.emitted(event.name), reference.emitted(event.name))
                 if found is not None:
@@ -60,6 +67,21 @@ def check(
             _compare_tables(app.program, number, engine, reference)
             out.append(outcomes)
     return out
+
+
+def _call(program: Program, number: int, event: Event, engine: Any, reference: Any) -> tuple[pa.Table, pa.Table]:
+    """All that the call has run, as both say."""
+    before, told = reference.version, reference.call(event)
+    if told is None:
+        raise InputError(
+            f"app '{program.name}', batch {number}: this call has a ts of its own, and would wait for the watermark; "
+            "leave out its ts, or put it into a batch"
+        )
+    found = engine.call(event)
+    if reference.version > before:
+        return engine.outcomes(engine.version), reference.outcomes(reference.version)
+    schema = program.outcomes()
+    return pa.Table.from_pylist([found], schema=schema), pa.Table.from_pylist([told], schema=schema)
 
 
 def _compare_outcomes(program: Program, number: int, a: pa.Table, b: pa.Table) -> None:

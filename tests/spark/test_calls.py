@@ -1,0 +1,138 @@
+"""Calls beside a running stream: versions between its own; outcomes and outputs written once, after a crash too."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from test_flow import Alert, Read, Reading, meter, put, read_all, sources
+
+import penstock as ps
+from penstock.publish.files import OutcomeFiles
+from penstock.testing import assert_same_outcomes, assert_same_tables
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
+
+
+def rows(start: int, count: int) -> list[dict[str, int]]:
+    return [{"ts": i, "id": i, "meter": i % 5 + 1, "amount": i * 7 % 97} for i in range(start, start + count)]
+
+
+def read(number: int) -> Any:
+    """To be called: it has no ts."""
+    return Read(id=10_000 + number, meter=number % 5 + 1, amount=90)
+
+
+def right(state: Path, out: Path, alerts: Path, batches: list[list[dict[str, int]]], called: int) -> None:
+    """The files hold every version's rows once, in order, and these are the reference's."""
+    law = meter.reference()
+    outcomes, wanted, emitted = [], [], []
+    streamed = 0
+    with meter.open(state, retain=1000) as db:
+        for version in range(1, db.version + 1):
+            outcomes.append(db.outcomes(version))
+            emitted.append(db.emitted(Alert, version))
+            if db.was_called(version):
+                roots = [row["id"] for row in outcomes[-1].to_pylist() if row["step"] == 0]
+                called -= len(roots)
+                for id in roots:
+                    law.call(read(id - 10_000))
+                    wanted.append(law.outcomes(law.version))
+            else:
+                assert_same_outcomes(db.stored(streamed), outcomes[-1])  # the stream's own numbers have no gaps
+                wanted.append(law.run([Read(**row) for row in batches[streamed]]))
+                streamed += 1
+        assert (streamed, called) == (len(batches), 0)
+        assert_same_tables(db.table(Reading), law.table(Reading), ["id"])
+    found = pa.concat_tables(outcomes)
+    assert_same_outcomes(found.drop_columns("version"), pa.concat_tables(wanted).drop_columns("version"))
+    assert_same_outcomes(read_all(out), found)
+    assert pa.concat_tables(emitted).num_rows
+    assert_same_outcomes(read_all(alerts), pa.concat_tables(emitted))
+
+
+@pytest.mark.parametrize("kind", ["direct", "frame"])
+def test_calls_run_between_the_batches_of_a_stream(spark: Any, tmp_path: Path, kind: str) -> None:
+    state, out, alerts = tmp_path / "state", tmp_path / "out", tmp_path / "alerts"
+    batches = [rows(100 * k, 100) for k in range(4)]
+    put(tmp_path / "in", batches[0])
+    given: dict[str, Any] = {"state": state, "outcomes": out, "outputs": {Alert: alerts}, "retain": 1000}
+    query = meter.start(sources(spark, kind, tmp_path / "in"), calls=True, **given)
+    try:
+        with meter.connect(state) as there, ThreadPoolExecutor(3) as pool:
+            first = there.call(read(0))
+            answers = [pool.submit(there.call, read(k)) for k in range(1, 30)]
+            for batch in batches[1:]:
+                put(tmp_path / "in", batch)
+                query.processAllAvailable()
+                answers += [pool.submit(there.call, read(len(answers) + k)) for k in range(1, 30)]
+            told = [first, *(answer.result(60) for answer in answers)]
+            assert there.call(read(0)) == first
+    finally:
+        query.stop()
+    assert {one["status"] for one in told} == {"committed"}
+    right(state, out, alerts, batches, len(told))
+
+
+def test_what_a_crash_keeps_from_the_files_is_written_at_the_next_start(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, out, alerts = tmp_path / "state", tmp_path / "out", tmp_path / "alerts"
+    batches = [rows(0, 100), rows(100, 100)]
+    put(tmp_path / "in", batches[0])
+    given: dict[str, Any] = {"state": state, "outcomes": out, "outputs": {Alert: alerts}, "retain": 8}
+    given |= {"snapshot_every": 2, "calls": True}
+    write, broken = OutcomeFiles.write, False
+
+    def fails(self: OutcomeFiles, table: pa.Table) -> None:
+        if broken and self.path.endswith("alerts"):
+            raise ps.StateError("as if killed")
+        write(self, table)
+
+    monkeypatch.setattr(OutcomeFiles, "write", fails)
+    query = meter.start(sources(spark, "direct", tmp_path / "in"), **given)
+    called = 0
+    with meter.connect(state) as there:
+        for _ in range(10):
+            there.call(read(called))
+            called += 1
+        query.processAllAvailable()
+        assert there.call(read(called))["status"] == "committed"
+        broken = True
+        # As many versions as the log is sure to keep, and no more, may be in no file: then calls are refused.
+        refused = None
+        while refused is None and called < 40:
+            called += 1
+            try:
+                there.call(read(called))
+            except ps.StateError as error:
+                refused = error
+        assert "as if killed" in str(refused)
+    assert len(list(out.iterdir())) < called
+    with pytest.raises(Exception, match="as if killed"):
+        query.stop()
+    broken = False
+    put(tmp_path / "in", batches[1])
+    query = meter.start(sources(spark, "direct", tmp_path / "in"), **given)
+    with meter.connect(state) as there:
+        query.processAllAvailable()
+        assert there.call(read(called))["status"] == "committed"
+    query.stop()
+    told = read_all(out).to_pylist()
+    roots = [row["id"] for row in told if row["step"] == 0]
+    assert sorted(roots) == [*range(200), *(10_000 + k for k in range(called + 1))]
+    versions = [row["version"] for row in told]
+    assert versions == sorted(versions) and set(versions) == set(range(1, max(versions) + 1))
+    law = meter.reference()
+    for id in roots:
+        if id < 10_000:
+            law.run([Read(**rows(id, 1)[0])])
+        else:
+            law.call(read(id - 10_000))
+    with meter.open(state) as db:
+        assert_same_tables(db.table(Reading), law.table(Reading), ["id"])
+        assert db.version == max(versions)
+    alarms = read_all(alerts).to_pylist()
+    assert [row["version"] for row in alarms] == sorted(row["version"] for row in alarms)
+    assert len(alarms) == len({(row["id"], row["step"]) for row in alarms}) > 0
