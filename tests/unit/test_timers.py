@@ -445,7 +445,7 @@ def test_declarations_that_have_no_sense_are_refused_with_words() -> None:
         def nothing(e: Now):
             ps.emit(Later(n=1), at=None)
 
-    with pytest.raises(ps.DeclarationError, match="ps.emit takes an event that is made there"):
+    with pytest.raises(ps.DeclarationError, match="takes an event that is made there"):
 
         @app.transaction
         def wrong(e: Now):

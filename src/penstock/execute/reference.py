@@ -203,8 +203,8 @@ class Reference:
     def _round(
         self, event: EventDef, values: dict[str, Any], outcome: dict[str, Any], until: float, room: int
     ) -> tuple[list[dict[str, Any]], int]:
-        """Run an event and all that it causes at this clock; the rows of their outcomes, and how many timers it set that
-        run up to `until`. room: how many these may be."""
+        """Run an event and all that it causes at this clock; the rows of their outcomes, and how many timers it set
+        that run up to `until`. room: how many these may be."""
         clock = Clock(self._value(self._clock), self._value(until), room)
         done = self._rounds.run(event, values, clock)
         for one in done.timers:

@@ -3,8 +3,8 @@
     vote(Vote) --Counted--> board(Counted) --Remove--> remove(Remove)
 
 A rank is a place in that graph: who emits comes before who is emitted (Kahn's order; of those that are ready, the first
-declared). So within a round everything runs behind all that may still cause it. A cycle would never end: it is refused. What is
-emitted with at= is a round of its own, so it has no part in this: a cycle through it takes time.
+declared). So within a round everything runs behind all that may still cause it. A cycle would never end: it is refused.
+What is emitted with at= is a round of its own, so it has no part in this: a cycle through it takes time.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _refuse_cycle(edges: dict[str, list[str]], left: list[str], plans: Sequence[
 
 def refuse_timers(program: Program, plans: Sequence[TransactionPlan]) -> None:
     """A timer is there to run a transaction; and the rows of those that wait have columns of their own."""
-    for plan, op in ((plan, op) for plan in plans for op in emits(plan, "timer")):
+    for plan, op in ((one, op) for one in plans for op in emits(one, "timer")):
         event = program.event(op.name)
         assert event is not None
         at = f"transaction '{plan.name}' ({plan.file}:{op.line}) emits '{op.name}' with at=, "

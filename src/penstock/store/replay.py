@@ -21,8 +21,8 @@ from penstock.execute import intake
 from penstock.execute.intake import EventBatch
 from penstock.execute.watermark import ARRIVAL
 from penstock.state.tables import Tables
-from penstock.store.segment import DELETED, EVENT, LOAD, OUTCOMES, WRITTEN, part, parts_of
 from penstock.store.foreign_timers import ForeignTimers
+from penstock.store.segment import DELETED, EVENT, LOAD, OUTCOMES, WRITTEN, part, parts_of
 from penstock.store.stream import StreamState
 
 

@@ -130,10 +130,10 @@ FIXED = (
 # yet.
 CLOCK = Argument("clock", "batch", part="clock")
 NO_CLOCK = -(1 << 63)
-# The kind of a batch's last place where timers run up to a time, and no event does: no event has that kind, late or not.
+# The kind of a batch's last place, where the clock is set by hand: timers run up to there. No event is of that kind.
 NOBODY = 255
-# What the kernel of an app that sets timers takes besides: the heap of those that wait (state/timers.py), those that the
-# batch has run, and how many these are and how many timers were set on the way to the event.
+# What the kernel of an app that sets timers takes besides: the heap of those that wait (state/timers.py), those that
+# the batch has run, and how many these are and how many timers were set on the way to the event.
 TIMERS = (
     *(Argument(f"heap_{part}", "timers", part="heap") for part in ("at", "number", "kind", "row")),
     Argument("timers", "timers", part="meta"),
