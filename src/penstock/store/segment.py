@@ -2,6 +2,7 @@
 
 written:Account      records that the batch wrote, as it left them   (log="changes")
 deleted:Account      keys of records that it deleted                 (log="changes")
+written:$Expire      timers of an event that it set, and likewise those that have run; they are in snapshots too
 event:Transfer       the batch's events, with their arrival          (log="input")
 load:Account         rows of a load
 held:Transfer        events that a watermark holds back (stream.py), in snapshots too
