@@ -147,6 +147,7 @@ class App(Declarations):
         trigger: dict[str, Any] | None = None,
         name: str | None = None,
         outputs: Mapping[Any, str | os.PathLike[str]] | None = None,
+        idle: str | int | datetime.timedelta | None = None,
         **options: Any,
     ) -> StreamingQuery:
         """Run this app over streaming DataFrames; returns pyspark's StreamingQuery.
@@ -162,6 +163,8 @@ class App(Declarations):
             trigger: As `DataStreamWriter.trigger` takes it.
             name: The query's name.
             outputs: Event that is emitted, and that no transaction takes -> a directory for Parquet files, one a batch.
+            idle: When no data has come for so long, the clock goes on to the wall clock minus the watermark, and what
+                is held or waits up to there runs: "30 seconds". For datetimes.
             options: As `open` takes them.
         """
         from penstock.spark import start
@@ -176,6 +179,7 @@ class App(Declarations):
             trigger=trigger,
             name=name,
             outputs=None if outputs is None else dict(outputs),
+            idle=idle,
             **options,
         )
 

@@ -261,6 +261,21 @@ class Database:
             table = self._store.emitted_of(found.name, version) if version else None  # before the first batch: nothing
         return self.program.output(found).empty_table() if table is None else table
 
+    def is_due(self, t: int | datetime.datetime) -> bool:
+        """Whether setting the clock to t would run anything: what is held, or timers. Not, where a batch comes."""
+        to = intake.moment(self.program, t)
+        with self._gate.reading():
+            if self._pending is not None or (self._clock is not None and to <= self._clock):
+                return False
+            first = self._engine.tables.timers.first
+            return (first is not None and first <= to) or self._store.stream.buffer.holds_until(self.program, to)
+
+    @property
+    def versions_of_stream(self) -> list[int]:
+        """The stream's last version, and those that have come behind it, as far as they are retained."""
+        last = self.last_id
+        return [self.version] if last is None else self._store.versions_since(last)
+
     @property
     def damage(self) -> tuple[Finding, ...]:
         """Files of the state directory that the scrub has found to be damaged."""

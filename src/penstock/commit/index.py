@@ -60,6 +60,12 @@ class Index:
             seq = min(batches, default=None)
             return None if seq is None else Found(seq, version)
 
+    def versions_since(self, id: int) -> list[int]:
+        """The retained versions from that of the batch with this id on; all of them, if that is not retained."""
+        with self._mutex:
+            first = self._ids.get(id, 0)
+            return [entry.version for seq, entry in self._entries.items() if seq >= first and entry.kind == "batch"]
+
     def mend(self, found: Scan) -> None:
         """A second look at what was damaged: what could only not be read then is as good as the rest."""
         with self._mutex:

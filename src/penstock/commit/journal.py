@@ -245,6 +245,10 @@ class Journal:
             raise StateError(f"version {version} is not retained in state directory {self.path}")
         return read_commit(self._disk, self.path, found.commit, only)
 
+    def versions_since(self, id: int) -> list[int]:
+        """The retained versions from that of the batch with this id on."""
+        return self._index.versions_since(id)
+
     def _found(self, find: Callable[[], Found | None]) -> Found | None:
         """A commit by what the writer keeps of it; where some could not be read, it looks at those again."""
         found = find()

@@ -19,6 +19,7 @@ from typing import Any
 from penstock.database import Database
 from penstock.errors import StateError
 from penstock.plan.ir import Plan
+from penstock.spark.idle import Idle
 from penstock.spark.outcome_writer import OutcomeWriter
 from penstock.spark.run_ahead import RunAhead
 
@@ -41,11 +42,13 @@ class OpenDatabase:
     outcomes: OutcomeWriter = field(default_factory=OutcomeWriter)
     run_ahead: RunAhead = field(default_factory=RunAhead)
     caught_up: bool = False  # whether what a crash kept from being written has been written
+    idle: Idle | None = None  # of a stream whose clock goes on when nothing comes
     query: Any = None  # the streaming query that feeds it, once it has started
 
     def close(self) -> None:
-        with closing(self.database), closing(self.run_ahead):
-            self.outcomes.close()
+        with closing(self.database), closing(self.run_ahead), closing(self.outcomes):
+            if self.idle is not None:
+                self.idle.close()
 
 
 _mutex = threading.RLock()

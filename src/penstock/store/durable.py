@@ -92,6 +92,9 @@ class DurableStore:
     def last_id(self) -> int | None:
         return self._journal.last_id
 
+    def versions_since(self, id: int) -> list[int]:
+        return self._journal.versions_since(id)
+
     def refuse_foreign(self, id: int, source: str, offsets: str | None) -> None:
         """A stream's batches follow one another, and only the last may be sent again, as it was; a checkpoint and a
         directory that do not fit are refused."""

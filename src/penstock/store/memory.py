@@ -36,6 +36,9 @@ class MemoryStore:
     def recover(self) -> tuple[Tables, Recovered]:
         return self._engine.tables, Recovered(0, 0, 0.0)
 
+    def versions_since(self, id: int) -> list[int]:
+        raise self._refusal("versions")
+
     def refuse_foreign(self, id: int, source: str, offsets: str | None) -> None:
         pass
 

@@ -42,6 +42,9 @@ class Store(Protocol):
     def recover(self) -> tuple[Tables, Recovered]:
         """The tables as of the last version."""
 
+    def versions_since(self, id: int) -> list[int]:
+        """The retained versions from that of the batch with this id on: others may have come behind it."""
+
     def refuse_foreign(self, id: int, source: str, offsets: str | None) -> None:
         """Raises where a stream's batch cannot be the next one here, nor the last one again."""
 
