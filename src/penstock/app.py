@@ -187,6 +187,7 @@ class App(Declarations):
         name: str | None = None,
         outputs: Mapping[Any, str | os.PathLike[str]] | None = None,
         calls: bool = False,
+        idle: str | int | datetime.timedelta | None = None,
         **options: Any,
     ) -> StreamingQuery:
         """Run this app over streaming DataFrames; returns pyspark's StreamingQuery.
@@ -204,6 +205,8 @@ class App(Declarations):
             outputs: Event that is emitted, and that no transaction takes -> a directory for Parquet files, one a batch.
             calls: Whether other processes of the machine that the engine runs on may call (`connect`) while the query
                 runs. Outcomes of calls go to the files, too; a function gets those of the stream.
+            idle: When no data has come for so long, the clock goes on to the wall clock minus the watermark, and what
+                is held or waits up to there runs: "30 seconds". For datetimes.
             options: As `open` takes them.
         """
         from penstock.spark import start
@@ -219,6 +222,7 @@ class App(Declarations):
             name=name,
             outputs=None if outputs is None else dict(outputs),
             calls=calls,
+            idle=idle,
             **options,
         )
 

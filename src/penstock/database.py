@@ -319,10 +319,19 @@ class Database:
             table = self._store.emitted_of(found.name, version) if version else None  # before the first batch: nothing
         return self.program.output(found).empty_table() if table is None else table
 
-    def was_called(self, version: int) -> bool:
-        """Whether calls made a retained version."""
+    def is_between(self, version: int) -> bool:
+        """Whether a retained version lies between those of a stream: calls made it, or the clock set by hand."""
         with self._gate.reading():
-            return self._store.was_called(version)
+            return self._store.is_between(version)
+
+    def is_due(self, t: int | datetime.datetime) -> bool:
+        """Whether setting the clock to t would run anything: what is held, or timers. Not, where a batch comes."""
+        to = intake.moment(self.program, t)
+        with self._gate.reading():
+            if self._pending is not None or (self._clock is not None and to <= self._clock):
+                return False
+            first = self._engine.tables.timers.first
+            return (first is not None and first <= to) or self._store.stream.buffer.holds_until(self.program, to)
 
     @property
     def damage(self) -> tuple[Finding, ...]:

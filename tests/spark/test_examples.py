@@ -28,6 +28,11 @@ SHOWS = {
         "[('o1', 1), ('o4', 2)]",
         "[{'item': 'ink', 'free': 0}, {'item': 'pen', 'free': 2}]",
     ],
+    "seats": [
+        "18:15 A1 if ann has not paid\n18:16 A2 if bob has not paid\n",
+        "18:15 expire ann committed False\n18:16 expire bob committed True\n18:16 book dan committed None\n",
+        "{'A1': 'ann', 'A2': ''}",
+    ],
     "bidding": [
         "b1 committed left 60\nb2 committed left 20\nb3 committed left 30\nb4 aborted over budget\n",
         "b6 aborted bid too low",

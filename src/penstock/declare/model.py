@@ -141,9 +141,8 @@ class Flow:
     timed: tuple[str, ...] = ()  # those of them that are emitted with at=
 
 
-# Columns of the table in which an event's timers wait, beside its fields: no field can have such a name.
-# number: which emission it was; at: when it runs; id: of the event at the root of the round that set it; named: whether
-# that has one.
+# Columns of the table in which an event's timers wait, beside its fields, which cannot have such names. number: which
+# emission it was; at: when it runs; id: of the event at the root of the round that set it; named: whether that has one.
 NUMBER, AT, ID, NAMED = "$number", "$at", "$id", "$named"
 
 

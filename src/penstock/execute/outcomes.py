@@ -94,7 +94,8 @@ class Outcomes:
     def table(self, batch: OrderedBatch, result: Result, strings: Strings, version: int) -> BatchOutcomes:
         steps = result.steps
         kind, ts, ids = batch.kind, batch.ts, None if self._id_type is None else order.ids(batch, self._id_type)
-        root = fired = None
+        root: Any = None
+        fired = None
         if steps is not None:
             kind, root, fired = steps.kind, steps.root, result.fired
             if fired is not None:  # behind the batch's events
@@ -120,13 +121,14 @@ class Outcomes:
             columns.append(to_arrow(values, type_, strings, None if _keep(given, result.code) == n else given))
         emitted = {name: self._output(name, output, about, strings, version) for name, output in result.outputs.items()}
         table = pa.Table.from_arrays(columns, schema=self.schema)
-        first = None if steps is None else steps.step == 0
-        if steps is not None and self._steps == "roots":
+        if steps is None:
+            return BatchOutcomes(table, ended, late, emitted)
+        first = steps.step == 0
+        arrived = first if fired is None else first & (root < batch.count)
+        if self._steps == "roots":
             kept = first | (result.code != 0)
-            table, first = table.filter(pa.array(kept)), first[kept]
-            root = None if root is None else root[kept]
-        arrived = None if first is None else np.flatnonzero(first if fired is None else first & (root < batch.count))
-        return BatchOutcomes(table, ended, late, emitted, arrived)
+            table, arrived = table.filter(pa.array(kept)), arrived[kept]
+        return BatchOutcomes(table, ended, late, emitted, np.flatnonzero(arrived))
 
     def _times(self, batch: OrderedBatch, ts: Any, root: Any) -> pa.Array:
         """Null where a call came before there was a clock."""

@@ -1,11 +1,11 @@
 """The law of timers: events that were emitted with at=, and wait for their time.
 
     set   when the group that emits it has committed; an `at` that is not after the clock is the next tick
-    run   before anything runs at a clock of at or later, by (at, emission): each a round of its own, whose ts is at, and
-          whose id is that of the round that set it
+    run   before anything runs at a clock of at or later, by (at, emission): each a round of its own, whose ts is at,
+          and whose id is that of the round that set it
 
 So what runs never sees a timer that should have run, and time moves with every timer. Timers that timers set on the way
-to one event, to run before it as well, are at most MOST_EMITS: one that sets itself again and again comes to an end there.
+to one event, to run before it as well, are at most MOST_EMITS: one that sets itself again and again ends there.
 """
 
 from __future__ import annotations

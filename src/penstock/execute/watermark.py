@@ -24,6 +24,7 @@ from penstock.declare.model import EventDef, Program
 from penstock.errors import StateError
 from penstock.execute.intake import EventBatch
 from penstock.execute.order import times_of
+from penstock.state.arrow import times
 
 ARRIVAL = "$arrival"  # no field of an event can have this name
 
@@ -39,6 +40,11 @@ class WatermarkBuffer(NamedTuple):
     @property
     def events(self) -> int:
         return sum(table.num_rows for table in self.held.values())
+
+    def holds_until(self, program: Program, to: int) -> bool:
+        """Whether an event is held whose time is not after this one."""
+        events = ((program.event(name), table) for name, table in self.held.items())
+        return any(int(times(table.column(e.order)).min()) <= to for e, table in events if e is not None and e.order)
 
     def ran(self, ts: int) -> WatermarkBuffer:
         """After events up to this ts have run."""

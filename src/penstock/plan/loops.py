@@ -140,7 +140,7 @@ class _Loop:
             what = f"{count} value(s)" if table is None else "one record"
             self.lo.body.refuse(target, f"this loop gives {what} a turn; name as many")
         items = tuple(self.lo.value("item", t, node=self.node, const=k, guard=None) for k, t in enumerate(types))
-        given = items if table is None else (RecordRef(table, items, optional=False),)
+        given: tuple[Val | RecordRef, ...] = items if table is None else (RecordRef(table, items, optional=False),)
         for name, one in zip(names, given, strict=True):
             self.lo.store(name, one)
 

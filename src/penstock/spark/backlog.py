@@ -1,11 +1,11 @@
 """Versions whose outcomes have not gone to their files yet, in order; and what a crash kept from going there.
 
-    versions   7 (stream)  8 (call)  9 (call)  10 (stream)  11 (call) …
+    versions   7 (stream)  8 (call)  9 (idle)  10 (stream)  11 (call) …
     files      version-7   version-10: of 8, 9 and 10       …
 
-Calls make versions between those of the stream. Their outcomes ride in the stream's next file, unless so many come that
-they get one of their own: the log has to have, at the next start, all that is not in a file. Files are named by the
-last version in them, so what is in them follows from their names.
+Calls, and a clock that goes on by itself (idle.py), make versions between those of the stream. Their outcomes ride in
+the stream's next file, unless so many come that they get one of their own: the log has to have, at the next start, all
+that is not in a file. Files are named by the last version in them, so what is in them follows from their names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.spark.checkpoint import last_done
 from penstock.spark.databases import DatabaseSpec
 from penstock.spark.outcome_writer import OutcomeWriter
 
-# Versions of calls that wait for the stream's next file: a file costs some milliseconds, and readers open each.
+# Versions that wait for the stream's next file: a file costs some milliseconds, and readers open each.
 MOST = 50
 
 Version = tuple[int, pa.Table, dict[str, pa.Table]]  # its outcomes, and what it emitted
@@ -107,10 +107,10 @@ class Backlog:
         database, out, batches = self._database, list[int](), 0
         for one in range(version, start, -1):
             try:
-                called = database.was_called(one)
+                between = database.is_between(one)
             except StateError:  # Not retained: long since written.
                 break
-            if not called and one != database.drained:
+            if not between and one != database.drained:
                 batches += 1
                 if batches > 1 or database.source is None:
                     break

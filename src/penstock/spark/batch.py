@@ -12,8 +12,10 @@ handed on is noted in the state directory (drained.py).
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -50,6 +52,10 @@ class MicroBatch:
 
     def __call__(self, frame: Any, batch_id: int) -> None:
         opened = databases.opened(self.spec)
+        with nullcontext() if opened.idle is None else opened.idle.batch():
+            self._run(opened, frame, batch_id)
+
+    def _run(self, opened: OpenDatabase, frame: Any, batch_id: int) -> None:
         self.catch_up(opened, frame.sparkSession)
         opened.run_ahead.wait()
         # Calls may make many versions before Spark has noted this batch; until then it may send it again.
@@ -83,9 +89,20 @@ class MicroBatch:
             run = partial(database.run_ahead, id=batch_id, source=source, offsets=offsets, watermark=self.watermark)
             opened.run_ahead.start(database.program, self.direct, coming, run, opened.outcomes)
 
+    def go_on(self, opened: OpenDatabase, t: datetime.datetime) -> None:
+        """Move the clock of a stream on which nothing comes, if anything runs by then."""
+        self.catch_up(opened, None)  # of outcomes in a directory, as they are here, which needs no Spark
+        if opened.database.is_due(t):
+            opened.outcomes.wait()
+            opened.database.advance(t)
+            opened.flush()
+            opened.outcomes.wait()
+
     def drain(self, spark: Any) -> None:
         """Run what is held back, now that all there was has been read."""
         opened = databases.opened(self.spec)
+        if opened.idle is not None:
+            opened.idle.close()
         if opened.database.held:
             opened.outcomes.wait()
             opened.database.run({}, flush=True, source=query_id(self.spec.path))
@@ -111,6 +128,8 @@ class MicroBatch:
     def catch_up(self, opened: OpenDatabase, spark: Any) -> None:
         """Outcomes of the stream's last version, of its last drain, and of calls, if the process died between
         committing and handing them on."""
+        """Outcomes of the stream's last version, of those that came behind it, and of its last drain, if the process
+        died between committing and handing them on."""
         if opened.caught_up:
             return
         database = opened.database

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from penstock.database import Database
 from penstock.errors import StateError
 from penstock.plan.ir import Plan
+from penstock.spark.idle import Idle
 from penstock.spark.outcome_writer import OutcomeWriter
 from penstock.spark.run_ahead import RunAhead
 
@@ -48,6 +49,7 @@ class OpenDatabase:
     run_ahead: RunAhead = field(default_factory=RunAhead)
     backlog: Flushes | None = None  # versions whose outcomes have not gone to their files
     caught_up: bool = False  # whether what a crash kept from being written has been written
+    idle: Idle | None = None  # of a stream whose clock goes on when nothing comes
     query: Any = None  # the streaming query that feeds it, once it has started
 
     def flush(self) -> None:
@@ -56,9 +58,10 @@ class OpenDatabase:
 
     def close(self) -> None:
         with closing(self.outcomes):
-            with closing(self.database), closing(self.run_ahead):
+            idle = nullcontext() if self.idle is None else closing(self.idle)
+            with closing(self.database), closing(self.run_ahead), idle:
                 self.outcomes.wait()
-            self.flush()  # what was called until the end
+            self.flush()  # what came between the stream's batches until the end
 
 
 _mutex = threading.RLock()

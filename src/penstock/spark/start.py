@@ -30,6 +30,7 @@ from penstock.spark.batch import MicroBatch
 from penstock.spark.checkpoint import CHECKPOINT
 from penstock.spark.databases import DatabaseSpec
 from penstock.spark.files import Files, SourceFiles, listed
+from penstock.spark.idle import Idle
 from penstock.spark.query import closing_query
 
 Outcomes = str | os.PathLike[str] | Callable[[DataFrame, int | None], Any]
@@ -55,6 +56,7 @@ def start(
     name: str | None = None,
     outputs: dict[Any, Any] | None = None,
     calls: bool = False,
+    idle: str | int | datetime.timedelta | None = None,
     **options: Any,
 ) -> Any:
     """Start a streaming query; pyspark's own StreamingQuery."""
@@ -66,6 +68,7 @@ def start(
     if not _is_connect(spark):
         wanted = same_sources.as_before(program, wanted, spec.path)
     delay = delay_of(program, watermark)
+    idle_after = _idle_after(program, idle, outcomes, spark)
     # Under Spark Connect the database lives on the server's side; in classic Spark it is this process that opens it,
     # and what is wrong with the directory is said here and now.
     local = not _is_connect(spark)
@@ -104,6 +107,9 @@ def start(
         raise
     if local:
         databases.attach(spec.path, query)
+        if idle_after is not None:
+            opened.idle = Idle(partial(batch.go_on, opened), idle_after, delay or 0)
+            opened.idle.start()
     drains = delay is not None and bool({"availableNow", "once"} & set(trigger or {}))
     if not (local or drains):
         return query
@@ -166,7 +172,31 @@ def load(plan: Plan, table: Table | str, rows: Any, *, state: str | os.PathLike[
         database.load(table, rows.toArrow() if isinstance(rows, DataFrame) else rows)
 
 
-def delay_of(program: Program, watermark: str | int | datetime.timedelta | None) -> int | None:
+def _idle_after(program: Program, idle: Any, outcomes: Any, spark: Any) -> int | None:
+    """After how many microseconds a stream is idle."""
+    if idle is None:
+        return None
+    ts, where = program.order_type(), f"app '{program.name}': idle={idle!r} "
+    if ts is None or ts.kind != "datetime":
+        raise InputError(
+            f"{where}moves the clock by the wall clock, and ts is {ts}; declare the order as a datetime, or call "
+            "db.advance yourself"
+        )
+    if callable(outcomes):
+        raise InputError(
+            f"{where}makes versions between Spark's batches; give a directory for outcomes, not a function"
+        )
+    if _is_connect(spark):
+        raise InputError(f"{where}is not there under Spark Connect; use a session of classic Spark")
+    after = delay_of(program, idle, "idle")
+    if not after:
+        raise InputError(f"{where}is no time to wait for; give one, such as '30 seconds'")
+    return after
+
+
+def delay_of(
+    program: Program, watermark: str | int | datetime.timedelta | None, option: str = "watermark"
+) -> int | None:
     """A watermark in the unit of the order column: "5 seconds" or a timedelta for datetimes, an int for ints."""
     if watermark is None:
         return None
@@ -182,7 +212,7 @@ def delay_of(program: Program, watermark: str | int | datetime.timedelta | None)
     takes = "an int, in the unit of its order column"
     if is_time:
         takes = '"5 seconds", a timedelta or a number of microseconds'
-    raise InputError(f"app '{program.name}': watermark={watermark!r} is not {takes}")
+    raise InputError(f"app '{program.name}': {option}={watermark!r} is not {takes}")
 
 
 def _sink(outcomes: Outcomes, spec: DatabaseSpec) -> OutcomeFiles | Callable[[Any, int | None], Any]:

@@ -46,6 +46,13 @@ class TimerHeap:
         """How many numbers were given; None where an app sets no timers."""
         return int(self.meta[NEXT]) if self._tables else None
 
+    @property
+    def first(self) -> int | None:
+        """When the next one runs."""
+        if self.stale:
+            self._make()
+        return int(self._lanes["at"][0]) if self.meta[WAITING] else None
+
     def grow(self) -> None:
         self._lanes = {part: longer(lane, 2 * lane.size) for part, lane in self._lanes.items()}
 

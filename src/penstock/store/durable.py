@@ -26,7 +26,7 @@ from penstock.state.tables import Tables
 from penstock.store import replay
 from penstock.store.outcome_codec import from_log, to_log
 from penstock.store.replay import Recovered, Replay
-from penstock.store.segment import CALL, EMITTED, LOAD, OUTCOMES, part
+from penstock.store.segment import ADVANCE, CALL, EMITTED, LOAD, OUTCOMES, part
 from penstock.store.stream import StreamState
 
 LOGS = ("changes", "input")
@@ -138,7 +138,7 @@ class DurableStore:
         parts = replay.input_parts(events) if self._log == "input" else replay.changes_parts(tables)
         header = {"kind": "batch", "id": request.id, **notes, **self._plan(), **stream.header()}
         if request.until is not None:
-            header |= {"cause": "advance", "until": request.until}
+            header |= {"cause": ADVANCE, "until": request.until}
         parts |= {part(EMITTED, name): to_log(table) for name, table in outcomes.emitted.items() if table.num_rows}
         return self._journal.prepare(header, {**parts, **stream.parts(), OUTCOMES: to_log(outcomes.table)}), stream
 
@@ -170,8 +170,8 @@ class DurableStore:
         found = segment.parts.get(part(EMITTED, event))
         return None if found is None else from_log(found, version, behind="step")
 
-    def was_called(self, version: int) -> bool:
-        return bool(self._journal.batch(version, ()).header.get("cause") == CALL)
+    def is_between(self, version: int) -> bool:
+        return self._journal.batch(version, ()).header.get("cause") in (CALL, ADVANCE)
 
     def keep_from(self, version: int | None) -> None:
         self._journal.keep_from(version)

@@ -1,7 +1,7 @@
 """Timers that a directory holds, and that the app of today does not set, or not with these fields.
 
-They are no records of a table that was declared, so the directory's identity does not know of them. They would never run:
-if any of them still waits in the last version, the directory is refused.
+They are no records of a table that was declared, so the directory's identity does not know of them. They would never
+run: if any of them still waits in the last version, the directory is refused.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class ForeignTimers:
                 raise StateError(
                     f"{where} holds {len(numbers)} timer(s) '{event}' that have not run, and app "
                     f"'{self._program.name}' does not emit '{event}' with at= any more, or not with these fields and "
-                    "types; open it with the code that set them and let them run (db.advance), or declare the event and "
-                    "its emit as they were"
+                    "types; open it with the code that set them and let them run (db.advance), or declare the event "
+                    "and its emit as they were"
                 )
 
 

@@ -94,7 +94,7 @@ class MemoryStore:
             raise self._refusal("outputs of older versions")
         return self._emitted.get(event)
 
-    def was_called(self, version: int) -> bool:
+    def is_between(self, version: int) -> bool:
         return version in self._called
 
     def keep_from(self, version: int | None) -> None:

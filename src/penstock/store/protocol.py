@@ -77,8 +77,8 @@ class Store(Protocol):
     def emitted_of(self, event: str, version: int) -> pa.Table | None:
         """What a version emitted of an output; None where that is nothing."""
 
-    def was_called(self, version: int) -> bool:
-        """Whether calls made this version."""
+    def is_between(self, version: int) -> bool:
+        """Whether calls made this version, or the clock set by hand."""
 
     def keep_from(self, version: int | None) -> None:
         """Neither this version nor any later one is pruned; None: only as many are sure to be kept as usual."""

@@ -2,6 +2,7 @@
 
 written:Account      records that the batch wrote, as it left them   (log="changes")
 deleted:Account      keys of records that it deleted                 (log="changes")
+written:$Expire      timers of an event that it set, and likewise those that have run; they are in snapshots too
 event:Transfer       the batch's events, with their arrival          (log="input")
 aged:Account         when those that it wrote were written, by the clock, where records have a ttl; in snapshots too
 load:Account         rows of a load
@@ -19,7 +20,7 @@ from typing import TypeVar
 
 WRITTEN, DELETED, AGED, EVENT, LOAD, HELD, EMITTED = "written", "deleted", "aged", "event", "load", "held", "emitted"
 OUTCOMES = "outcomes"
-CALL = "call"
+CALL, ADVANCE = "call", "advance"
 
 T = TypeVar("T")
 

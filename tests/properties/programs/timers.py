@@ -1,4 +1,4 @@
-"""Timers: set by events with and without an id, by timers and in groups that abort; due soon, at once, late or never; of
+"""Timers: set by events with and without an id, by timers, in groups that abort; due soon, at once, late or never; of
 several events at one time; with fields of every kind of lane."""
 
 from decimal import Decimal

@@ -158,7 +158,7 @@ FIXED = (
 # What kernels take besides where the clock matters: what it is at each event of the batch; behind these, of how many of
 # the first there is none.
 CLOCK = Argument("clock", "batch", part="clock")
-# The kind of a batch's last place where timers run up to a time, and no event does: no event has it, late or not.
+# The kind of a batch's last place, where the clock is set by hand: timers run up to there. No event is of that kind.
 NOBODY = 255
 # What the kernel of an app that sets timers takes besides: the heap of those that wait (state/timers.py), those that
 # the batch has run, and how many these are and how many timers were set on the way to the event.

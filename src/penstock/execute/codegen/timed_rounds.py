@@ -7,10 +7,10 @@
 
 Nothing of that is undone: where something is full, the round has not ended, and it runs again.
 
-Names besides those of rounds.py: until: the clock of b, up to which timers run; timer: whether the root is one, and x its
-row; root: what a row of the outcomes says of it, b or -1 minus which of the batch's timers it is; root_id, root_named: its
-id, and whether it has one; heap_n: how many wait, set_n: how many entries lie behind them; number: the next emission's;
-chained: how many timers were set on the way to b that run before it.
+Names besides those of rounds.py: until: the clock of b, up to which timers run; timer: whether the root is one, x: its
+row; root: what a row of the outcomes says of it, b or -1 minus which of the batch's timers it is; root_id, root_named:
+its id, and whether it has one; heap_n: how many wait, set_n: how many entries lie behind them; number: the next
+emission's; chained: how many timers were set on the way to b that run before it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The source of an emit with at=: a record in the event's table of timers, which is undone with its group; and an entry
-behind the end of the heap, which the group's abort forgets. When such a timer runs is in timed_rounds.py, and so are the
-names."""
+behind the end of the heap, which the group's abort forgets. When such a timer runs, and what the names are, is in
+timed_rounds.py."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def right(state: Path, out: Path, alerts: Path, batches: list[list[dict[str, int
         for version in range(1, db.version + 1):
             outcomes.append(db.outcomes(version))
             emitted.append(db.emitted(Alert, version))
-            if db.was_called(version):
+            if db.is_between(version):
                 roots = [row["id"] for row in outcomes[-1].to_pylist() if row["step"] == 0]
                 called -= len(roots)
                 for id in roots:
