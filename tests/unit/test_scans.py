@@ -23,7 +23,6 @@ class Contestant:
     votes: int = 0
     rating: float = 0.0
     team: str = ps.index(default="none")
-    sponsor: str = "none"
 
 
 @show.table
@@ -82,33 +81,21 @@ def board(e: Counted):
     for c in Contestant.top(3, by="votes"):
         Board.get("top", place).contestant = c.id
         place += 1
-    for c in Contestant.bottom(1, by="rating"):
+    for c in Contestant.bottom(1, by="team"):
         Board.get("last", 1).contestant = c.id
 
 
 @show.transaction
 def ask(e: Ask):
-    highest, lowest, texts, best = 0, 0, "", ""
+    order = 0
     for c in Contestant.top(e.k, by="rating"):
-        highest = highest * 10 + c.id
-    for c in Contestant.bottom(e.k, by="rating"):
-        lowest = lowest * 10 + c.id
-    for c in Contestant.top(1, by="team"):
-        best = c.team
-    for b in Board.between("a", "m"):
-        texts = b.name
+        order = order * 10 + c.id
     return {
-        "highest": highest,
-        "lowest": lowest,
-        "texts": texts,
-        "best": best,
+        "order": order,
         "of_team": sum(c.votes for c in Contestant.where(team=e.team)),
         "rated": sum((c.rating for c in Contestant if c.rating == c.rating), 0.0),
-        "loved": sum(1 for c in Contestant if c.votes > 2 and c.rating > 0.5),
         "most": max(c.votes for c in Contestant.where(team=e.team)),
-        "least": min(c.team for c in Contestant),
-        "on": any(b.contestant == e.k for b in Board.between("top", 1, 2)),
-        "all": all(e.k != 0 and 10 // e.k > b.place for b in Board),
+        "all": all(e.k != 0 and 10 // e.k > b.place for b in Board.between("top", 1, 2)),
     }
 
 
@@ -118,22 +105,19 @@ def leave(e: Leave):
     seen = 0
     for c in Contestant.where(team=e.team):
         seen += 1
-        if e.how == 0:
-            del Contestant[c.id]
-            Contestant.insert(c.id + 100, team=e.team)  # missing: c is gone
-        elif e.how == 1:
-            if c.id + 100 not in Contestant:
-                Contestant.insert(c.id + 100, team=e.team)
+        if e.how == 1:
             ps.emit(Left(contestant=c.id))
         elif e.how == 2:
             for d in Contestant.where(team=e.team):
-                if d.id != c.id and d.id in Contestant:
+                if d.id != c.id:
                     d.team = "moved"
-        elif c.id in Contestant:
+        else:
             here = c.id
             del Contestant[here]
-            Contestant.insert(here, votes=seen, team=e.team)
-            ps.require(e.how == 3 or seen < 2, "two")
+            if here + 100 not in Contestant:
+                Contestant.insert(here + 100, votes=seen, team=e.team)
+            if e.how == 3:
+                seen += c.votes  # missing: c is gone
     return {"seen": seen}
 
 
@@ -156,8 +140,8 @@ def test_scans_equal_the_reference() -> None:
     outcomes = check(show, batches=[given[:3], [], given[3:100], given[100:]])
     seen = pa.concat_tables(outcomes)
     reasons = set(seen["reason"].to_pylist())
-    assert {"missing Contestant", "empty Contestant", "undone", "two"} <= reasons
-    assert any(seen["on"].to_pylist()) and any(seen["all"].to_pylist())
+    assert {"missing Contestant", "empty Contestant", "undone"} <= reasons
+    assert {True, False, None} == set(seen["all"].to_pylist())
 
 
 @pytest.mark.parametrize("log", ["changes", "input"])
@@ -171,7 +155,7 @@ def test_a_directory_with_scans_opens_again(log: str, tmp_path: Path) -> None:
 
 
 simple = ps.App("simple")
-END = date(2024, 3, 1)
+END, START, DAY = date(2024, 3, 1), datetime(2024, 1, 1, tzinfo=UTC), timedelta(days=1)
 
 
 @simple.table
@@ -182,7 +166,6 @@ class Item:
     price: ps.decimal(9, 2) = ps.index()
     fresh: bool = ps.index(default=True)
     made: datetime = datetime(2024, 1, 1, tzinfo=UTC)
-    lasts: timedelta = timedelta(days=1)
 
 
 @simple.table
@@ -227,22 +210,13 @@ def look(e: Look):
         last = i.name
     for _ in Item.between(e.warehouse, "b", e.since, END):
         count += 1
-    place = 0
-    for i in Item:
-        for s in Item.where(price=e.price):
-            place += 1 if s.name == i.name else 0
-        if place > 5:
-            break
-    Seen.get(e.warehouse).text = last
     return {
         "names": names,
         "count": count,
-        "place": place,
+        "last": last,
         "total": sum((i.price for i in Item.where(fresh=e.fresh)), Decimal("0.00")),
-        "loose": sum(i.price for i in Item.top(2, by="price")),
-        "longest": max(i.lasts for i in Item if i.fresh),
-        "first": min(i.made for i in Item.between(0, e.warehouse)),
-        "span": sum((i.lasts for i in Item.bottom(3, by="lot")), timedelta()),
+        "first": min(i.made for i in Item.between(0, e.warehouse) if i.fresh),
+        "loose": sum(i.price for i in Item.bottom(3, by="lot")),
         "nested": max(sum(1 for j in Item if j.price > i.price) for i in Item.top(3, by="made")),
     }
 
@@ -269,7 +243,8 @@ def change(e: Change):
         i.price += e.price
         i.fresh = not i.fresh
     else:
-        Item.insert(e.warehouse, e.name, e.lot, price=e.price)
+        days = e.warehouse + 1
+        Item.insert(e.warehouse, e.name, e.lot, price=e.price, made=START + days * DAY)
     n = sum(1 for i in Item.where(price=e.price))
     ps.require(not e.fails, "fails")
     return {"n": n}
@@ -294,7 +269,7 @@ def test_keys_of_several_columns_and_every_type_equal_the_reference() -> None:
 
 
 def test_a_scan_of_many_records_finds_room(tmp_path: Path) -> None:
-    count = 100_000
+    count = 40_000
     with simple.open() as db:
         out = db.run([Fill(ts=1, count=count), Fill(ts=2, count=3)])
         assert out["status"].to_pylist() == ["committed"] * 2
@@ -306,7 +281,13 @@ def test_a_scan_of_many_records_finds_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", [Policy(threads=2), Policy.tstream(2), Policy.locking("lal", 2), Policy.adaptive(2), Policy.serial()]
+    "policy",
+    [
+        Policy(threads=2),
+        pytest.param(Policy.tstream(2), marks=pytest.mark.long),
+        pytest.param(Policy.locking("lal", 2), marks=pytest.mark.long),
+        Policy.serial(),
+    ],
 )
 def test_a_scan_runs_alone_and_sees_what_threads_wrote(policy: Policy) -> None:
     check(mixed, batches=[mix(40), mix(40)], policy=policy)

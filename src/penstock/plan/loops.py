@@ -15,7 +15,7 @@ loop may then run.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -139,8 +139,9 @@ class _Loop:
         if len(names) != count or not all(isinstance(n, ast.Name) for n in names):
             what = f"{count} value(s)" if table is None else "one record"
             self.lo.body.refuse(target, f"this loop gives {what} a turn; name as many")
+        given: Sequence[Val | RecordRef]
         items = tuple(self.lo.value("item", t, node=self.node, const=k, guard=None) for k, t in enumerate(types))
-        given: tuple[Val | RecordRef, ...] = items if table is None else (RecordRef(table, items, optional=False),)
+        given = items if table is None else [RecordRef(table, items, optional=False)]
         for name, one in zip(names, given, strict=True):
             self.lo.store(name, one)
 
