@@ -22,7 +22,7 @@ from penstock.schedule.executors import Executors
 from penstock.schedule.groups import groups, part, put_back
 from penstock.schedule.policy import LOCKING, Policy, RunSummary
 
-EMITS = "what one event causes runs before the next event does"
+EMITS = "its transactions emit events, and what one event causes runs before the next event does"
 
 
 class Scheduler:
@@ -37,7 +37,7 @@ class Scheduler:
         self.unforeseen = {kind: " or ".join(sorted(keys)) for kind, keys in found.items() if keys}
         self.groups = [(kinds, Adaptive(kernel, self.executors, self.costs)) for kinds in groups(kernel.plan)]
         self.emits = program.flow is not None
-        self.in_turn = f"{EMITS}, and no graph knows it before: {kernel.serial_since}"
+        self.in_turn = f"{EMITS}; only groups run by a graph, but {kernel.serial_since}"
 
     def warm(self) -> None:
         """Compile what the adaptive policy may choose."""
