@@ -9,7 +9,7 @@ import pytest
 import penstock as ps
 from penstock.plan import inline as inlining
 from penstock.plan.inline import Inlined, inline
-from penstock.schedule.policy import Policy
+from penstock.schedule.policy import EXPLORE, LOCKING, ON_ABORT, UNITS, Policy
 from penstock.testing import assert_same_outcomes, assert_same_tables, check
 
 shop = ps.App("shop")
@@ -200,10 +200,20 @@ def test_members_run_by_rank_and_the_first_abort_ends_the_group() -> None:
     assert [r["lines"] for r in rows if r["lines"] is not None] == [7]
 
 
-def test_groups_run_under_every_policy() -> None:
-    others = [Policy.locking(scheme, threads=2) for scheme in ("nolock", "lwm", "pat") if scheme != "nolock"]
-    policies = [Policy(threads=2), Policy(explore="bfs", unit="operation", on_abort="lazy", threads=2), *others]
-    for policy in (Policy.serial(), None, *policies, Policy.parse("tstream")):
+@pytest.mark.parametrize(
+    "policies",
+    [
+        pytest.param([Policy(threads=2), Policy.locking("lwm", threads=2), None], id="a few"),
+        pytest.param(
+            [Policy(explore=e, unit=u, on_abort=a, threads=2) for e in EXPLORE for u in UNITS for a in ON_ABORT]
+            + [Policy.locking(scheme, threads=2) for scheme in LOCKING if scheme != "none"],
+            id="all",
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_groups_run_under_every_policy(policies: list[Policy | None]) -> None:
+    for policy in policies:
         out = check(shop, load=LOAD, batches=[few(), many(), [], many()], policy=policy)[1]
     assert {r["reason"] for r in out.to_pylist()} >= {None, "out of stock", "insufficient funds", "no van"}
     with shop.open() as db:
@@ -433,8 +443,8 @@ def test_what_a_graph_cannot_know_stays_in_rounds_and_says_why(declare: Any) -> 
         assert report is not None
         assert report.policy == "serial"
         assert report.why == (
-            "what one event causes runs before the next event does, and no graph knows it before: "
-            "what is emitted of Inner in a loop depends on records"
+            "its transactions emit events, and what one event causes runs before the next event does; only groups run "
+            "by a graph, but what is emitted of Inner in a loop depends on records"
         )
         assert db.explain(batch, Policy(threads=2)) == f"serial: {report.why}\n"
 
@@ -442,6 +452,6 @@ def test_what_a_graph_cannot_know_stays_in_rounds_and_says_why(declare: Any) -> 
 def test_very_long_groups_and_very_deep_loops_stay_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(inline(shop.plan), Inlined)
     monkeypatch.setattr(inlining, "MAX_DEPTH", 1)
-    assert inline(shop.plan) == "their loops nest too deep"
+    assert inline(shop.plan) == "its groups' loops nest too deep"
     monkeypatch.setattr(inlining, "MOST_OPERATIONS", 60)
-    assert inline(shop.plan) == "together they are very long"
+    assert inline(shop.plan) == "its groups are very long together"

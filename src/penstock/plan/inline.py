@@ -73,7 +73,7 @@ def inline(plan: Plan) -> Inlined | str:
     try:
         groups = [_Group(plan, root, lanes) for root in plan.transactions]
         if sum(1 for group in groups for _ in walk(group.plan.block.ops)) > MOST_OPERATIONS:
-            raise Unfit("together they are very long")
+            raise Unfit("its groups are very long together")
     except Unfit as why:
         return str(why)
     inlined = replace(
@@ -120,7 +120,7 @@ class _Group:
             if event in plan.program.flow.emitted:
                 self._run_all(event)
         if max((_depth(op) for op in self.ops), default=0) > MAX_DEPTH:
-            raise Unfit("their loops nest too deep")
+            raise Unfit("its groups' loops nest too deep")
         self.plan = self._plan(root)
 
     def _root(self, root: TransactionPlan) -> list[Op]:
@@ -146,7 +146,7 @@ class _Group:
                 place = self.lanes.place(times)
                 self.members.append(Member(event, place, fields=self._fields(returned), sent=tuple(sent)))
             if sum(1 for _ in walk(tuple(self.ops))) > MOST_OPERATIONS:
-                raise Unfit("together they are very long")
+                raise Unfit("its groups are very long together")
 
     # -- a member ---------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from penstock.schedule.executors import Executors
 from penstock.schedule.groups import groups, part, put_back
 from penstock.schedule.policy import LOCKING, Policy, RunSummary
 
-EMITS = "what one event causes runs before the next event does"
+EMITS = "its transactions emit events, and what one event causes runs before the next event does"
 EXPIRE = "its records expire by the clock, which moves from event to event"
 
 
@@ -41,7 +41,7 @@ class Scheduler:
         # Why the app runs serially under every policy; empty where it need not.
         self.serial = ""
         if program.flow is not None:
-            self.serial = f"{EMITS}, and no graph knows it before: {kernel.serial_since}"
+            self.serial = f"{EMITS}; only groups run by a graph, but {kernel.serial_since}"
         elif any(table.ttl is not None for table in program.tables):
             self.serial = EXPIRE
 
