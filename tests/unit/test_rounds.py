@@ -452,6 +452,7 @@ BAD = {
     "no event": ("ps.emit(e.x)", "ps.emit takes an event that is made there"),
     "a table": ("ps.emit(T(id=1))", "ps.emit takes an event that is made there"),
     "a value": ("y = ps.emit(Inner(x=1))", "ps.emit is a statement of its own"),
+    "a timer": ('ps.emit(Inner(x=1), at="soon")', "at= is of the type of ts, which is int in this app, not str"),
     "foreign": ("ps.emit(Reserve(item='a', quantity=1))", "event 'Reserve' is declared in another app"),
 }
 

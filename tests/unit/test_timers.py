@@ -319,6 +319,23 @@ def test_numbers_are_the_same_in_every_replay(tmp_path: Path) -> None:
         assert db.pending(Beat).to_pylist() == reference.pending(Beat).to_pylist()
 
 
+def test_a_batch_that_ran_ahead_is_forgotten_with_its_timers(tmp_path: Path) -> None:
+    with hall.open(tmp_path / "state", background=False) as db:
+        db.load(Seat, [{"id": "A"}, {"id": "B"}])
+        first, second = [Book(ts=1, id="b1", seat="A")], [Book(ts=902, id="b2", seat="B")]
+        db.run(first, id=0, source="s", offsets="0")
+        db.run_ahead(second, id=1, source="s", offsets="1")
+        assert db.pending(Expire).column("id").to_pylist() == ["b1"]
+        assert not db.is_due(950)  # a batch comes
+        assert brief(db.advance(901)) == [("expire", 901, "b1", "committed")]
+        assert (db.pending(Expire).num_rows, db.is_due(902), db.versions_of_stream) == (0, False, [1, 2])
+        assert brief(db.run(second, id=1, source="s", offsets="1")) == [("book", 902, "b2", "committed")]
+        db.run_ahead([Book(ts=903, id="b3", seat="A")], id=2, source="s", offsets="2")
+        db.run([Book(ts=903, id="b3", seat="A")], id=2, source="s", offsets="2")
+        assert db.pending(Expire).column("id").to_pylist() == ["b2", "b3"]
+        assert (db.is_due(1801), db.is_due(1802), db.versions_of_stream) == (False, True, [4])
+
+
 def _without(fields: str) -> ps.App:
     """The hall, whose seats are held for ever, or which another timer frees."""
     app = ps.App("hall")

@@ -97,7 +97,7 @@ class Replay:
             for table in self.program.stored:
                 written = rows.get(table.name, table.arrow().empty_table())
                 deleted = gone.get(table.name, _no_keys(table))
-                self.changes += written.num_rows + deleted.num_rows
+                self.changes += written.num_rows + deleted.num_rows if table in self.program.tables else 0
                 at = _ages(parts, table, clock if part(LOAD, table.name) in parts else None)
                 self.tables.apply(table.name, written, deleted, version, at)
         self.tables.timers.given(self.stream.timers)
