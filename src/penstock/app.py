@@ -51,20 +51,25 @@ class App(Declarations):
     @overload
     def transaction(self, function: F, /) -> F: ...
     @overload
-    def transaction(self, function: None = None, /, *, nested: bool = False) -> Callable[[F], F]: ...
-    def transaction(self, function: Any = None, /, *, nested: bool = False) -> Any:
-        """Declare what one event does. The function stays as it is, to be called and debugged as plain Python.
+    def transaction(
+        self, function: None = None, /, *, nested: bool = False, batch: Literal["ts"] | int | None = None
+    ) -> Callable[[F], F]: ...
+    def transaction(
+        self, function: Any = None, /, *, nested: bool = False, batch: Literal["ts"] | int | None = None
+    ) -> Any:
+        """Declare what an event does. The function stays as it is, to be called and debugged as plain Python.
 
         Args:
-            function: Of one event: `def transfer(e: Transfer)`.
+            function: Of one event, `def transfer(e: Transfer)`, or of several, `def settle(trades: list[Trade])`.
             nested: Part of the transaction that emitted the event: they commit or abort as one.
+            batch: Of several events from outside, which ones are one transaction: "ts", all of one time, or how many.
         """
         if function is None:
-            return partial(self._transaction, nested=nested)
-        return self._transaction(function, nested=nested)
+            return partial(self._transaction, nested=nested, batch=batch)
+        return self._transaction(function, nested=nested, batch=batch)
 
-    def _transaction(self, function: F, *, nested: bool) -> F:
-        definition = self._add_transaction(function, nested=nested)
+    def _transaction(self, function: F, *, nested: bool, batch: str | int | None) -> F:
+        definition = self._add_transaction(function, nested=nested, batch=batch)
         lowered = lower_transaction(self.program, definition)
         program = replace(self.program, transactions=(*self.program.transactions, definition))
         agreed = agree(program, [*self._lowered, lowered])

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.execute.atomic_batches import grouped
 from penstock.execute.intake import EventBatch
 from penstock.execute.native import BatchContext, Kernel, Result
 from penstock.execute.order import OrderedBatch, order, titles
@@ -66,7 +67,8 @@ class Engine:
         return Engine(self.plan, self.kernel.twin())
 
     def order(self, events: list[EventBatch], late: list[Any] | None = None) -> OrderedBatch:
-        return order(self.program, events, late)
+        ordered = order(self.program, events, late)
+        return grouped(self.program, ordered) if self.program.batches else ordered
 
     def encode(self, ordered: OrderedBatch) -> EncodedBatch:
         return EncodedBatch(ordered, self.kernel.encode(self.tables, ordered))

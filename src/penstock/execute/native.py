@@ -149,6 +149,8 @@ class Kernel:
         self, tables: Tables, batch: OrderedBatch, lanes: dict[str, Any], number: int, literals: Any
     ) -> BatchContext:
         fixed = {"batch": number, "kind": batch.kind, "pos": batch.pos, "literals": literals}
+        if batch.members is not None:
+            fixed |= {"members": batch.members.count, "before": batch.members.before}
         flow = FlowRun(self.plan.program, self.layout.arguments, batch.count)
         return BatchContext(tables, _NOTHING, self._parts, fixed | lanes, batch.count, flow)
 

@@ -21,6 +21,16 @@ from penstock.state.jit import kernel
 
 
 @dataclass(frozen=True, slots=True)
+class Members:
+    """Which events of an ordered batch are one transaction (atomic_batches.py)."""
+
+    count: (
+        Any  # int64: how many events run at a place: 1; of an atomic batch all at its last one's, and 0 at the others
+    )
+    before: Any  # int64: of an event in an atomic batch, the place of the one of its type before it
+
+
+@dataclass(frozen=True, slots=True)
 class OrderedBatch:
     """The events of a batch in the order in which they run."""
 
@@ -29,6 +39,7 @@ class OrderedBatch:
     pos: Any  # int64: which row of its table
     ts: Any  # int64
     place: Any  # int64: which row of all tables, one after the other; None where that is the order already
+    members: Members | None = None  # of an app with atomic batches of events from outside
 
     @property
     def count(self) -> int:

@@ -3,7 +3,8 @@
     state       {"Account": {("a",): {"balance": Dec}, ...}, ...}
     one round   an event and what it causes: body(event) -> convert what it returns -> checks; on an abort, put back
                 what it touched (rounds.py)
-    one batch   what is due of it and of what was held back, sorted by (ts, has an id, id, arrival), each as above
+    one batch   what is due of it and of what was held back, sorted by (ts, has an id, id, arrival), each as above; the
+                members of an atomic batch at the place of their last one, and what is short of some behind all
 
 This is what every other way of running a batch must equal, so it is written to be read and not to
 be fast. It shares only the Arrow border (intake) and the outcomes' columns with the engine. What a
@@ -38,7 +39,7 @@ class Arrival:
 
     event: EventDef
     values: dict[str, Any]
-    place: tuple[Any, ...]  # ts, has an id, id, arrival: what events are ordered by
+    place: tuple[Any, ...]  # ts, has an id, id, arrival: what events are ordered by, and no two have one
 
     @property
     def ts(self) -> int:
@@ -88,9 +89,10 @@ class Reference:
         self.version += 1
         self._emitted = []
         late, due = self._due(new, watermark, flush)
-        rows = [self._outcome(one) | {"step": 0, "status": "late"} for one in late]
-        for one in due:
-            rows += self._execute(one)
+        ran = [((False, one.place), [self._outcome(one) | {"step": 0, "status": "late"}]) for one in late]
+        for several in sorted(self._batches(due), key=self._turn):
+            ran.append((self._turn(several), self._execute(several)))
+        rows = [row for _, some in sorted(ran, key=lambda one: one[0]) for row in some]
         out = _table(rows, self.program.outcomes())
         if id is not None:
             self._outcomes[id] = out
@@ -103,7 +105,7 @@ class Reference:
 
     @property
     def held(self) -> int:
-        """Events that a watermark holds back."""
+        """Events that wait: for a watermark, or for the rest of their atomic batch."""
         return len(self._held)
 
     def table(self, table: Any) -> pa.Table:
@@ -145,10 +147,36 @@ class Reference:
         frontier = _NEVER if watermark is None and not flush else self._frontier
         late = [one for one in new if one.ts <= frontier]
         there = self._held + [one for one in new if one.ts > frontier]
-        due = [one for one in there if one.ts <= limit]
-        self._held = [one for one in there if one.ts > limit]
+        due = sorted([one for one in there if one.ts <= limit], key=lambda one: one.place)
+        due = due if flush else self._whole(due)
+        self._held = _without(there, due)
         self._frontier = max([self._frontier, *(one.ts for one in due)])
-        return sorted(late, key=lambda one: one.place), sorted(due, key=lambda one: one.place)
+        return late, due
+
+    def _whole(self, due: list[Arrival]) -> list[Arrival]:
+        """Without what waits for other members of an atomic batch, or behind what does."""
+        sizes = self.program.batches
+        for place, one in enumerate(due):
+            if sizes.get(one.event.name) == "ts" and one.ts == self._highest:
+                due = due[:place]  # more of this ts may come, and all from here on has it
+                break
+        for name, size in sizes.items():
+            if isinstance(size, int):
+                members = [one for one in due if one.event.name == name]
+                due = _without(due, members[len(members) // size * size :])
+        return due
+
+    def _batches(self, due: list[Arrival]) -> list[list[Arrival]]:
+        """Each transaction's events, in order: one, or the members of an atomic batch."""
+        sizes = self.program.batches
+        out = [[one] for one in due if one.event.name not in sizes]
+        for name, size in sizes.items():
+            members = [one for one in due if one.event.name == name]
+            if isinstance(size, int):
+                out += [members[i : i + size] for i in range(0, len(members), size)]
+            else:
+                out += [[one for one in members if one.ts == ts] for ts in sorted({one.ts for one in members})]
+        return out
 
     def _outcome(self, one: Arrival) -> dict[str, Any]:
         transaction = self.program.transaction_of(one.event)
@@ -160,12 +188,20 @@ class Reference:
             "version": self.version,
         }
 
-    def _execute(self, one: Arrival) -> list[dict[str, Any]]:
-        """Run one event and all that it causes; the rows of their outcomes."""
-        outcome = self._outcome(one)
-        rows, outputs = self._rounds.run(one.event, one.values)
-        self._emitted += [(out.event.name, {**outcome, **out.values, "step": out.step}) for out in outputs]
-        return [outcome | row for row in rows]
+    def _turn(self, several: list[Arrival]) -> tuple[bool, tuple[Any, ...]]:
+        """When a transaction runs: at the place of its last event; what is short of members, in a flush, behind all."""
+        size = self.program.batches.get(several[0].event.name)
+        return isinstance(size, int) and len(several) < size, several[-1].place
+
+    def _execute(self, several: list[Arrival]) -> list[dict[str, Any]]:
+        """Run a transaction's events and all that they cause; the rows of their outcomes. What is caused has the last
+        one's ts and id."""
+        rows, outputs = self._rounds.run(several[0].event, [one.values for one in several])
+        outcomes = [self._outcome(one) for one in several]
+        last = outcomes[-1]
+        self._emitted += [(out.event.name, {**last, **out.values, "step": out.step}) for out in outputs]
+        outcomes += [last] * (len(rows) - len(outcomes))
+        return [outcome | row for outcome, row in zip(outcomes, rows, strict=True)]
 
     def _definition(self, table: Any) -> TableDef:
         wanted = table.definition if isinstance(table, objects.Table) else table
@@ -177,6 +213,11 @@ class Reference:
 
 def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([pa.array([row.get(f.name) for row in rows], f.type) for f in schema], schema=schema)
+
+
+def _without(some: list[Arrival], others: list[Arrival]) -> list[Arrival]:
+    places = {one.place for one in others}
+    return [one for one in some if one.place not in places]
 
 
 def _time(ts: Any) -> int:

@@ -8,6 +8,9 @@ With a delay d, events run once their ts is at or below highest - d; what arrive
 outcome `late` and changes nothing. So the whole stream runs in event order as long as nothing comes more than d late.
 A flush lets nothing wait, and what it brings may be late. Without either, a batch runs all that it brings and all that
 is held, and nothing is late; the frontier moves with it all the same.
+
+Of what may run, the members of an atomic batch that is not whole yet are held as well (atomic_batches.py). A flush runs
+them.
 """
 
 from __future__ import annotations
@@ -22,8 +25,9 @@ import pyarrow as pa
 
 from penstock.declare.model import EventDef, Program
 from penstock.errors import StateError
+from penstock.execute.atomic_batches import rows_of, waiting
 from penstock.execute.intake import EventBatch
-from penstock.execute.order import times_of
+from penstock.execute.order import order, times_of
 
 ARRIVAL = "$arrival"  # no field of an event can have this name
 
@@ -68,23 +72,40 @@ def release(
     judged = flush or delay is not None
     frontier, held, out, marks = buffer.frontier, [], [], []
     events = _with_held(program, events, buffer)
-    for one in events:
-        ts = times_of(one)
+    times = [times_of(one) for one in events]
+    lates, runs = [], []
+    for one, ts in zip(events, times, strict=True):
         before = buffer.held[one.event.name].num_rows if one.event.name in buffer.held else 0
         late = np.zeros(ts.size, np.bool_)
         if judged and buffer.frontier is not None:
             late[before:] = ts[before:] <= buffer.frontier
-        runs = np.zeros(ts.size, np.bool_) if limit is None else ts <= limit
-        keep = ~runs & ~late
+        lates.append(late)
+        runs.append(np.zeros_like(late) if limit is None else (ts <= limit) & ~late)
+    if program.batches and not flush:
+        runs = _whole(program, events, runs, highest)
+    for one, ts, late, run in zip(events, times, lates, runs, strict=True):
+        keep = ~run & ~late
         if keep.any():
             held.append(_rows(one, keep))
-        now = runs | late
+        now = run | late
         out.append(_rows(one, now))
         marks.append(late[now] if late.any() else None)
-        done = ts[runs & ~late]
+        done = ts[run]
         if done.size:
             frontier = int(done.max()) if frontier is None else max(frontier, int(done.max()))
     return Released(out, marks, WatermarkBuffer(highest, frontier, _numbered(held)))
+
+
+def _whole(program: Program, events: list[EventBatch], runs: list[Any], highest: int | None) -> list[Any]:
+    """Of the rows that may run, those that wait for no other member of an atomic batch."""
+    due = [_rows(one, run) for one, run in zip(events, runs, strict=True)]
+    ordered = order(program, due)
+    wait = rows_of(due, ordered, waiting(program, ordered, highest))
+    out = []
+    for run, waits in zip(runs, wait, strict=True):
+        out.append(run.copy())
+        out[-1][run] = ~waits
+    return out
 
 
 def refuse_changed(program: Program, held: Mapping[str, pa.Table], where: str) -> None:

@@ -118,13 +118,18 @@ def iterable(lo: Lowering, node: ast.For) -> tuple[str, tuple[Val, ...], tuple[T
         case ast.Call(func=ast.Name() as name, args=args) if (
             names.static(lo, name) is zip and args and not node.iter.keywords
         ):
+            if any(names.is_members(lo, a) for a in args):
+                lo.body.refuse(node.iter, f"a list of events is looped over alone: for t in {lo.body.parameter}")
             lists = tuple(names.list_field(lo, a) for a in args)
         case ast.Call(func=ast.Name() as name, args=args) if names.static(lo, name) is range:
             return _range(lo, node.iter, args)
         case ast.Attribute():
             lists = (names.list_field(lo, node.iter),)
+        case ast.Name() if names.is_members(lo, node.iter):
+            lists = (names.list_field(lo, node.iter),)
         case _:
-            lo.body.refuse(node.iter, "a loop runs over a list field, zip(e.xs, e.ys) or range(n)")
+            over = "a list field" if lo.members is None else f"'{lo.body.parameter}', a list field"
+            lo.body.refuse(node.iter, f"a loop runs over {over}, zip(e.xs, e.ys) or range(n)")
     items = []
     for one in lists:
         item = one.type.item

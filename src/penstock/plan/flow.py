@@ -4,6 +4,9 @@
 
 A rank is a place in that graph: who emits comes before who is emitted (Kahn's order; of those that are ready, the first
 declared). So within a round everything runs behind all that may still cause it. A cycle would never end: it is refused.
+
+A transaction that takes several events has a row of the outcomes for each of them, as a round has for each step. So an
+app with one runs in rounds too, whether or not it emits.
 """
 
 from __future__ import annotations
@@ -22,10 +25,10 @@ OUTPUT_COLUMNS = ("ts", "id", "step", "version")
 
 
 def flow_of(program: Program, plans: Sequence[TransactionPlan]) -> Flow | None:
-    """None where nothing is emitted."""
+    """None where nothing is emitted, and each transaction takes one event."""
     edges = {plan.event: [op.name for op in emits(plan)] for plan in plans}
     emitted = {name for several in edges.values() for name in several}
-    if not emitted:
+    if not emitted and not any(t.several for t in program.transactions):
         return None
     return Flow(_ranked(edges, plans), tuple(e.name for e in program.events if e.name in emitted))
 
@@ -73,7 +76,8 @@ def refuse_columns(program: Program) -> None:
                 "already, of the event that caused it; give the field another name"
             )
     if program.flow is not None and any(name.lower() == "step" for name, _ in program.returns):
+        does = "emits events" if program.flow.emitted else "has a transaction of several events"
         raise DeclarationError(
-            f"app '{program.name}' emits events, so its outcomes have a column 'step' already; return that field by "
-            "another name"
+            f"app '{program.name}' {does}, so its outcomes have a column 'step' already; return that field by another "
+            "name"
         )

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import BOOL, Type
 from penstock.plan import calls
-from penstock.plan.ir import Carry, Op
-from penstock.plan.values import Binding, Exit, RecordRef, Unassigned, Val
+from penstock.plan.ir import MEMBER, Carry, Op
+from penstock.plan.values import Binding, Exit, MemberRef, RecordRef, Unassigned, Val
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -122,7 +122,8 @@ class _Loop:
         if len(names) != len(self.items) or not all(isinstance(n, ast.Name) for n in names):
             self.lo.body.refuse(target, f"this loop gives {len(self.items)} value(s) a turn; name as many")
         for k, (name, type_) in enumerate(zip(names, self.items, strict=True)):
-            self.lo.store(name, self.lo.value("item", type_, node=self.node, const=k, guard=None))
+            item = self.lo.value("item", type_, node=self.node, const=k, guard=None)
+            self.lo.store(name, MemberRef(item) if type_ == MEMBER else item)
 
     def carry_shape(self, name: str, first: Val, phi: Val, last: Val) -> Shape:
         """What a carry must be, given how it starts and how a turn leaves it."""
@@ -144,8 +145,8 @@ class _Loop:
         lo.path = None
         for name, first in self.carried.items():
             if any(not _alike(first, end.env[name]) for end in ends):
-                what = f"'{name}' changes between a value and a record in this loop; use two names"
-                lo.body.refuse(self.node, what)
+                several = "a value, a record and an event" if lo.members is not None else "a value and a record"
+                lo.body.refuse(self.node, f"'{name}' changes between {several} in this loop; use two names")
         # Every path may abort: then the turn has no end at all, and nothing carries on.
         nexts = {n: _flat(ends[0].env[n] if ends else lo.env[n]) for n in self.carried}
         for end in ends[1:]:

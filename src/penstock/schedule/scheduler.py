@@ -2,7 +2,7 @@
 
 An event whose records cannot be foreseen runs alone: what comes before it runs first, what comes after it last.
 Groups of transactions that can never meet are looked at apart, and may run under different policies. An app that emits
-runs serially under every policy: its rounds do not overlap.
+runs serially under every policy, for its rounds do not overlap; so does one with a transaction of several events.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from penstock.schedule.groups import groups, part, put_back
 from penstock.schedule.policy import LOCKING, Policy, RunSummary
 
 EMITS = "its transactions emit events, and what one event causes runs before the next event does"
+SEVERAL = "one of its transactions takes several events, and only the serial loop runs such a transaction"
 
 
 class Scheduler:
@@ -36,17 +37,18 @@ class Scheduler:
         found = {program.kind(t.event): set(unforeseen(t.block).values()) for t in kernel.plan.transactions}
         self.unforeseen = {kind: " or ".join(sorted(keys)) for kind, keys in found.items() if keys}
         self.groups = [(kinds, Adaptive(kernel, self.executors, self.costs)) for kinds in groups(kernel.plan)]
-        self.emits = program.flow is not None
+        # Why the whole app runs serially, where it does.
+        self.serial = "" if program.flow is None else EMITS if program.flow.emitted else SEVERAL
 
     def warm(self) -> None:
         """Compile what the adaptive policy may choose."""
-        if not self.emits:
+        if not self.serial:
             self.executors.warm()
 
     def run(self, running: BatchContext, policy: Policy) -> RunSummary:
-        if self.emits:
+        if self.serial:
             self.kernel.run(running)
-            return RunSummary(Policy.serial(), EMITS)
+            return RunSummary(Policy.serial(), self.serial)
         if policy.scheme == "serial":
             self.kernel.run(running)
             return RunSummary(policy, "as asked")
@@ -61,8 +63,8 @@ class Scheduler:
         self, running: BatchContext, policy: Policy, titles: list[str], record: Callable[[Any, int], str]
     ) -> str:
         """What a graph policy would do with a batch, part by part; nothing runs."""
-        if self.emits:
-            return f"serial: {EMITS}\n"
+        if self.serial:
+            return f"serial: {self.serial}\n"
         out, start = [], 0
         for alone in [*self._alone(running), running.count]:
             if start < alone:

@@ -102,7 +102,7 @@ def start(
         raise
     if local:
         databases.attach(spec.path, query)
-    drains = delay is not None and bool({"availableNow", "once"} & set(trigger or {}))
+    drains = (delay is not None or bool(program.batches)) and bool({"availableNow", "once"} & set(trigger or {}))
     if not (local or drains):
         return query
     drain = batch.drain if local else partial(_drain_remotely, batch)
