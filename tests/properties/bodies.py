@@ -1,5 +1,5 @@
 """Random programs: the text of a module with up to two tables, two events and their transactions; and, in a flow, a few
-events that these emit, with transactions that may emit others.
+events that these emit, with transactions that may emit others; some transactions of a flow take several events.
 
 A `Writer` walks the grammar of the language top-down. It asks for an expression of a wanted type,
 so that what it writes is well typed by construction, and it keeps a `Scope` of the names that are
@@ -35,6 +35,8 @@ KEYS = 4
 NO_TABLE, ONE_TABLE, NONE_TOUCHED, ONE_ROW, NO_ROW = 0.05, 0.1, 0.06, 0.08, 0.04
 # How often a transaction that takes an emitted event is nested.
 NESTED = 0.4
+# How often a transaction of a flow takes several events, and which ones of those from outside.
+SEVERAL, BATCHES = 0.2, ('"ts"', "1", "2", "5")
 # Where a range may begin and end, and the steps that cross all ints in a few turns.
 BOUNDS = ("LOWEST", "HIGHEST", "LOWEST + 1", "HIGHEST - 2", "0", "-1", "BIG")
 # How many digits round() keeps.
@@ -666,12 +668,17 @@ def program(seed: Any, *, flow: bool = False) -> str:
         lines += ["    id: str = ps.id()"] if number == 1 else []
         lines += [f"    {n}: {written(t)}" for n, t in fields]
         seen = [*fields, ("ts", INT), *([("id", STR)] if number == 1 else [])]
-        transactions.append(["", "", "@app.transaction", *_transaction(rng, tables, f"E{number}", seen, udfs, inner)])
+        body = _transaction(rng, tables, f"E{number}", seen, udfs, inner)
+        if flow and rng.random() < SEVERAL:
+            transactions.append(["", "", f"@app.transaction(batch={rng.choice(BATCHES)})", *_of_several(body)])
+        else:
+            transactions.append(["", "", "@app.transaction", *body])
     # Each emits only those behind it, so that there is no cycle; the last one is an output.
     for place, (name, fields) in enumerate(inner[:-1]):
         mark = "@app.transaction(nested=True)" if rng.random() < NESTED else "@app.transaction"
         body = _transaction(rng, tables, name, fields, udfs, inner[place + 1 :])
-        transactions.append(["", "", mark, *body])
+        several = "nested" not in mark and rng.random() < SEVERAL
+        transactions.append(["", "", mark, *(_of_several(body) if several else body)])
     if flow:
         rng.shuffle(transactions)  # of two that are ready, the first declared runs first
     return "\n".join([*lines, *(line for one in transactions for line in one)]) + "\n"
@@ -693,6 +700,13 @@ def _transaction(
     if not leaves and rng.random() < 0.9:
         body.append(writer.returning())
     return [f"def t{event[1:] if event[0] == 'E' else event}(e: {event}):", *("    " + line for line in body)]
+
+
+def _of_several(lines: list[str]) -> list[str]:
+    """The same transaction, of each of several events in turn."""
+    head, *body = lines
+    name, event = head.removeprefix("def ").removesuffix("):").split("(e: ")
+    return [f"def {name}(several: list[{event}]):", "    for e in several:", *("    " + line for line in body)]
 
 
 def _inner(rng: Random, tables: list[TableShape]) -> list[tuple[str, list[tuple[str, Type]]]]:

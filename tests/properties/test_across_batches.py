@@ -1,5 +1,5 @@
 """Native equals reference across batches: with watermarks and without, flushes between them, late events of several
-types, under several policies, and on a directory that is opened again at any moment."""
+types, atomic batches that wait, under several policies, and on a directory that is opened again at any moment."""
 
 import os
 import tempfile
@@ -15,10 +15,12 @@ from settings import EXAMPLES
 
 from penstock.schedule.policy import Policy
 
-# The first program is compiled for these elsewhere too; the second one, whose times are datetimes, runs serially.
+# The first program is compiled for these elsewhere too; the second one, whose times are datetimes, runs serially; so
+# does the third under every policy, for its transactions take several events.
 POLICIES: dict[str, list[Policy | None]] = {
     "bank": [Policy.parse(name, 2) for name in ("serial", "ready/transaction/eager", "tstream")],
     "merge": [None],
+    "market": [None, Policy.parse("tstream", 2)],
 }
 # For few times near each other and at both ends of an int64; and for a datetime's microseconds.
 DELAYS = (0, 0, 1, 2, 3, 10**6, 30 * 10**6, 2**63, 2**65)

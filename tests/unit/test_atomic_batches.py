@@ -1,7 +1,6 @@
 """Transactions of several events: which are one batch, when it runs, what it gives, what is held, what is refused."""
 
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -45,7 +44,6 @@ class Trade:
 @market.event
 class Order:
     ts: int = ps.order()
-    id: str = ps.id()
     account: str
     amount: int
 
@@ -142,8 +140,8 @@ def trade(ts: int, id: str, src: str | None, dst: str, amount: int | None, fees:
     return Trade(ts=ts, id=id, src=src, dst=dst, amount=amount, fees=None if fees is None else list(fees))
 
 
-def order(ts: int, id: str, account: str, amount: int | None) -> Any:
-    return Order(ts=ts, id=id, account=account, amount=amount)
+def order(ts: int, account: str, amount: int | None) -> Any:
+    return Order(ts=ts, account=account, amount=amount)
 
 
 def told(out: pa.Table, *more: str) -> list[str]:
@@ -199,18 +197,18 @@ def test_so_many_events_in_order_are_one_transaction_at_the_place_of_the_last() 
         market,
         load=LOAD,
         batches=[
-            [order(1, "o", "a", 50), Deposit(ts=2, id="d", to="b", amount=1), order(5, "o", "a", 2)],
-            [order(4, "o", "b", 60), Deposit(ts=9, id="d", to="b", amount=1), order(7, "o", "a", 3)],
+            [order(1, "a", 50), Deposit(ts=2, id="d", to="b", amount=1), order(5, "a", 2)],
+            [order(4, "b", 60), Deposit(ts=9, id="d", to="b", amount=1), order(7, "a", 3)],
         ],
     )
     assert told(first) == ["2 d.0 deposit: committed", "2 d.1 audit: committed", "2 d.2 line: committed"]
     assert told(second, "total", "account")[:4] == [
-        "1 o.0 fill: committed 112 a",
-        "4 o.1 fill: committed 112 a",
-        "5 o.2 fill: committed 112 a",
-        "5 o.3 audit: committed None None",  # all that the round has emitted, with the last one's ts and id
+        "1 None.0 fill: committed 112 a",
+        "4 None.1 fill: committed 112 a",
+        "5 None.2 fill: committed 112 a",
+        "5 None.3 audit: committed None None",  # all that the round has emitted, with the last one's ts and id
     ]
-    assert told(rest)[0] == "7 o.0 fill: committed"  # a flush runs what is left
+    assert told(rest)[0] == "7 None.0 fill: committed"  # a flush runs what is left
 
 
 def test_events_that_are_emitted_are_one_transaction_behind_all_who_emit_them() -> None:
@@ -240,7 +238,7 @@ def test_a_null_aborts_where_it_is_read() -> None:
             [trade(1, "t", "a", "b", 1), trade(1, "u", None, "b", 1)],
             [trade(2, "t", "a", "b", 1), trade(2, "u", "a", "b", None), trade(3, "t", "a", "b", 1, None)],
             [trade(4, "t", "a", "b", 1, [1, None]), trade(5, "t", "a", "b", 1, [1, -1, 3])],
-            [order(6, "o", "a", None), order(6, "p", "a", 1), order(6, "q", "a", 13), order(6, "r", "a", 2)],
+            [order(6, "a", None), order(6, "a", 1), order(6, "a", 13), order(6, "a", 2)],
         ],
     )
     with market.open() as db:
@@ -249,80 +247,154 @@ def test_a_null_aborts_where_it_is_read() -> None:
         assert told(out) == ["1 t.0 settle: null src", "1 u.1 settle: null src"]
 
 
-def drawn(rng: Random, count: int, times: int) -> list[Any]:
-    out = []
-    for number in range(count):
-        ts, id_ = rng.randrange(times), f"{rng.randrange(3)}{number}"
-        amount = rng.choice((1, 1, 2, 3, 7, 60, 4, 13, None))
-        who, to = rng.choice("aabc"), rng.choice("aabbcd")
-        match rng.choice("ttood"):
-            case "t":
-                fees = rng.choice(([], [1], [2, -1, 5], [4], [None], None)) if rng.random() < 0.5 else []
-                out.append(trade(ts, id_, who if rng.random() < 0.95 else None, to, amount, fees))
-            case "o":
-                out.append(order(ts, id_, who, amount))
-            case _:
-                out.append(Deposit(ts=ts, id=id_, to=to, amount=amount))
-    return out
-
-
-def cut(rng: Random, events: list[Any]) -> list[list[Any]]:
-    places = sorted(rng.choices(range(len(events) + 1), k=rng.randrange(5)))
-    return [events[a:b] for a, b in zip([0, *places], [*places, len(events)])]
-
-
-def ran(side: Any, batches: list[list[Any]], **options: Any) -> tuple[list[Any], list[Any], list[Any]]:
-    """What became of all batches and a flush behind them, but for the version; all that was emitted; the records."""
-    side.load(Account, LOAD[Account])
-    outcomes, emitted = [], []
-    for batch, more in [*((batch, options) for batch in batches), ([], {"flush": True})]:
-        outcomes += side.run(batch, **more).drop_columns("version").to_pylist()
-        emitted += side.emitted(Alarm).drop_columns("version").to_pylist()
-    tables = [sorted(side.table(table).to_pylist(), key=str) for table in (Account, Seen)]
-    return outcomes, emitted, tables
-
-
-def test_sorted_input_gives_the_same_however_it_is_cut() -> None:
-    rng = Random(1)
-    for _ in range(25):
-        events = sorted(drawn(rng, rng.randrange(1, 40), 9), key=lambda e: (e.ts, e.id))
-        with market.open() as db:
-            whole = ran(db, [events])
-        with market.open() as db:
-            assert ran(db, cut(rng, events)) == whole
-        assert ran(market.reference(), cut(rng, events)) == whole
-        # A watermark that no event comes too late for, whatever the order within it.
-        jumbled = sorted(events, key=lambda e: e.ts + rng.randrange(4))
-        with market.open() as db:
-            assert ran(db, cut(rng, jumbled), watermark=4) == whole
-
-
 @pytest.mark.parametrize("log", ["changes", "input"])
-def test_a_directory_keeps_what_is_held_and_runs_it_again(tmp_path: Path, log: Any) -> None:
-    rng = Random(log)
-    policies = [None, Policy.serial(), Policy(threads=2), Policy.locking("lwm", threads=2), Policy.parse("tstream")]
-    for number in range(6):
-        reference, where = market.reference(), tmp_path / str(number)
-        reference.load(Account, LOAD[Account])
-        options: dict[str, Any] = {"log": log, "background": False, "snapshot_every": rng.choice((1, 3, 50))}
-        db = market.open(where, **options)
-        db.load(Account, LOAD[Account])
-        for _ in range(8):
-            if rng.random() < 0.4:
-                db.close()
-                db = market.open(where, **options)
-                same(db, reference) if reference.version == 0 else None
-            batch: Any = drawn(rng, rng.randrange(12), 25)
-            more: dict[str, Any] = {"watermark": rng.choice((None, None, 0, 2, 5)), "flush": rng.random() < 0.15}
-            out = db.run(batch, policy=rng.choice(policies), **more)
-            assert_same_outcomes(out, reference.run(batch, **more))
-            same(db, reference)
-            assert db.last_batch is not None and db.last_batch.policy == "serial" and "event" in db.last_batch.why
-        version = db.version
-        assert_same_outcomes(db.outcomes(version), out)
-        db.close()
-        with market.open(where, **options) as db:
-            for table in market.program.tables:
-                keys = [c.name for c in table.keys]
-                assert_same_tables(db.table(table.name), reference.table(table.name), keys)
+def test_a_directory_keeps_what_is_held(tmp_path: Path, log: Any) -> None:
+    reference = market.reference()
+    batches: list[tuple[list[Any], dict[str, Any]]] = [
+        ([trade(3, "t", "a", "b", 1), order(3, "a", 1), Deposit(ts=3, id="d", to="a", amount=1)], {}),
+        ([trade(3, "s", "a", "b", 2), order(1, "b", 2)], {}),
+        ([trade(9, "t", "a", "b", 4), order(9, "c", 3), Deposit(ts=6, id="d", to="b", amount=2)], {"watermark": 2}),
+        ([trade(6, "t", "a", "b", 4), trade(7, "u", "b", "a", 5), order(12, "c", 5)], {"watermark": 2}),
+        ([Deposit(ts=15, id="d", to="b", amount=2), order(13, "c", 6)], {}),
+        ([], {"flush": True}),
+    ]
+    held = []
+    for number, (batch, options) in enumerate(batches):
+        with market.open(tmp_path, log=log, snapshot_every=3) as db:
+            for table in (Account, Seen):
+                assert_same_tables(db.table(table), reference.table(table), list(db.table(table).column_names[:1]))
+            if number == 0:
+                db.load(Account, LOAD[Account])
+                reference.load(Account, LOAD[Account])
+            out = db.run(batch, **options)
+            assert_same_outcomes(out, reference.run(batch, **options))
+            assert_same_outcomes(db.emitted(Alarm), reference.emitted(Alarm))
+            assert_same_outcomes(db.outcomes(db.version), out)
             assert db.held == reference.held
+            held.append(db.held)
+    assert held == [2, 4, 4, 1, 2, 0]
+
+
+def test_it_runs_serially_under_every_policy_and_says_why() -> None:
+    app, several = ps.App("serial"), None
+
+    @app.event
+    class Tick:
+        ts: int = ps.order()
+        n: int
+
+    @app.transaction(batch="ts")
+    def count(several: list[Tick]):
+        total = 0
+        for t in several:
+            total += t.n
+        return {"total": total}
+
+    ticks = [Tick(ts=ts, n=1) for ts in (1, 1, 2)]
+    assert several is None
+    for policy in (None, Policy.serial(), Policy(threads=2), Policy.locking("lwm", threads=2)):
+        with app.open() as db:
+            assert db.run(ticks, policy=policy).select(["ts", "step", "total"]).to_pylist() == [
+                {"ts": 1, "step": 0, "total": 2},
+                {"ts": 1, "step": 1, "total": 2},
+            ]
+            assert db.last_batch is not None and db.held == 1
+            assert (db.last_batch.policy, db.last_batch.held) == ("serial", 1)
+            assert "several events" in db.last_batch.why and "several events" in db.explain(ticks, Policy(threads=2))
+    assert "transaction count(list[Tick]) batch ts" in app.explain()
+    assert "more: how many events" in app.explain("source")
+
+
+PRELUDE = """
+import penstock as ps
+
+app = ps.App("refused")
+
+@app.table
+class Account:
+    id: str = ps.key()
+    n: int = 0
+
+@app.event
+class Trade:
+    ts: int = ps.order()
+    src: str
+    n: int
+    xs: list[int]
+
+@app.event
+class Inner:
+    n: int
+
+"""
+WAYS = {
+    "no events": ("batch=0", "list[Trade]", "batch=0", '"ts"'),
+    "fewer than none": ("batch=-1", "list[Trade]", "batch=-1"),
+    "a day": ('batch="day"', "list[Trade]", "batch='day'", "how many events"),
+    "true": ("batch=True", "list[Trade]", "batch=True"),
+    "no batch": ("", "list[Trade]", "list[Trade]", 'batch="ts"', "batch=100"),
+    "no list": ("batch=2", "Trade", "batch=2", "list[Trade]"),
+    "nested": ("nested=True", "list[Inner]", "list[Inner]", "leave out nested=True"),
+    "nested batch": ('nested=True, batch="ts"', "list[Trade]", "leave out nested=True"),
+    "emitted": ("batch=3", "list[Inner]", "batch=3", "'Inner'", "leave out batch="),
+    "two types": ("batch=3", "list[Trade, Inner]", "not an event"),
+    "no event": ("batch=3", "list[int]", "not an event"),
+    "a list of lists": ("batch=3", "list[list[Trade]]", "not an event"),
+    "a name that is none": ("batch=3", "'list[Nobody]'", "'Nobody' is not an event"),
+}
+BODIES = {
+    "two lists of events": ("for t, u in zip(several, several):\n    pass", "for t in several"),
+    "a list beside events": ("for t in several:\n    for x, u in zip(t.xs, several):\n        pass", "alone"),
+    "places": ("for i, t in enumerate(several):\n    pass", "a loop runs over 'several'"),
+    "one of them": ("Account.get(several[0].src).n = 1", "loop over a list"),
+    "a field of all": ("Account.get(several.src).n = 1", "'several' is a list of events", "for t in"),
+    "an event as a value": ("for t in several:\n    Account.get(t).n = 1", "'t' is an event", "one of its fields"),
+    "an event in a name": ("for t in several:\n    u = t", "'t' is an event"),
+    "all in a name": ("u = several", "loop over it"),
+    "whether there are any": ("if several:\n    pass", "loop over it"),
+    "behind the loop": ("for t in several:\n    pass\nreturn {'n': t.n}", "'t' may be unassigned"),
+    "a field written": ("for t in several:\n    t.n = 1", "cannot be changed"),
+    "a field added to": ("for t in several:\n    t.n += 1", "cannot be changed"),
+    "the list written": ("several = 1", "list of events"),
+    "a value before": ("t = 1\nfor t in several:\n    pass", "use two names"),
+    "a value on one path": ("for t in several:\n    if t.n > 1:\n        t = 3", "use two names"),
+    "two names": ("for t, u in several:\n    pass", "1 value(s)"),
+    "no such field": ("for t in several:\n    Account.get(t.what).n = 1", "no field 'what'"),
+    "a list as a value": ("for t in several:\n    Account.get(t.src).n = t.xs", "loop over it"),
+    "the length of one": ("for t in several:\n    Account.get(t.src).n = len(t)", "list field"),
+    "a step": ("return {'step': 1}\n", "several events", "'step'"),
+}
+
+
+def declared(tmp_path: Path, source: str) -> Any:
+    """The app of a source, planned."""
+    file, scope = tmp_path / "declared.py", dict[str, Any]()
+    file.write_text(source)
+    exec(compile(source, str(file), "exec"), scope)
+    return scope["app"].plan.program
+
+
+def refused(tmp_path: Path, source: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(ps.DeclarationError) as caught:
+        declared(tmp_path, PRELUDE + source)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_list_says_which_events_it_is(tmp_path: Path, name: str) -> None:
+    options, takes, *words = WAYS[name]
+    refused(tmp_path, f"@app.transaction({options})\ndef f(several: {takes}):\n    pass\n", tuple(words))
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_in_a_body_events_are_looped_over(tmp_path: Path, name: str) -> None:
+    body, *words = BODIES[name]
+    text = body.replace("\n", "\n    ")
+    refused(tmp_path, f"@app.transaction(batch=2)\ndef f(several: list[Trade]):\n    {text}\n", tuple(words))
+
+
+def test_a_type_may_be_written_as_text(tmp_path: Path) -> None:
+    body = "@app.transaction(batch=2)\ndef f(several: list[Trade]):\n    return {'n': len(several)}\n"
+    definition = declared(tmp_path, "from __future__ import annotations\n" + PRELUDE + body).transactions[0]
+    assert (definition.event.name, definition.several, definition.batch) == ("Trade", True, 2)

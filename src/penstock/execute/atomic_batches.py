@@ -3,8 +3,8 @@
     @app.transaction(batch="ts")     all events of one time
     @app.transaction(batch=100)      100 events, in order
 
-Both questions are answered from the events in order alone. First `waiting`, of all that a watermark lets through: what
-is not whole yet waits, and is held with what the watermark holds (watermark.py). Then `grouped`, of what is left: it
+Both questions are answered from the events in order alone. First `whole`, of all that a watermark lets through: what is
+not whole yet waits, and is held with what the watermark holds (watermark.py). Then `grouped`, of what is left: it
 lays the members of each batch side by side, so that a batch is so many rows up to its last one's, and runs there. What
 a flush runs although it is short of members runs behind all else, as if the flush had come as a batch of its own.
 
@@ -23,11 +23,45 @@ import pyarrow as pa
 
 from penstock.declare.model import Program
 from penstock.execute.intake import EventBatch
-from penstock.execute.order import LATE, Members, OrderedBatch
+from penstock.execute.order import LATE, Members, OrderedBatch, order, times_of
 
 
-def waiting(program: Program, ordered: OrderedBatch, highest: int | None) -> Any:
-    """Of each place in the order, whether its event waits. highest: the highest ts that has arrived."""
+def whole(program: Program, events: list[EventBatch], due: list[Any], highest: int | None) -> list[Any]:
+    """Of the rows of each of `events`, which are due, those that need not wait. highest: the highest ts that has
+    arrived."""
+    if highest is None:
+        return due
+    times = [times_of(one) for one in events]
+    first = _first_to_wait(program, events, [ts[mask] for ts, mask in zip(times, due, strict=True)], highest)
+    behind = [mask & (ts >= first) for ts, mask in zip(times, due, strict=True)]
+    tail = [one.where(mask) for one, mask in zip(events, behind, strict=True)]
+    counts = [np.count_nonzero(mask) - some.table.num_rows for mask, some in zip(due, tail, strict=True)]
+    ordered = order(program, tail)
+    place = np.arange(ordered.count) if ordered.place is None else ordered.place
+    waits = np.empty(ordered.count, np.bool_)
+    waits[place] = _waiting(
+        program, ordered, highest, {one.event.name: n for one, n in zip(events, counts, strict=True)}
+    )
+    out = []
+    for mask, some, wait in zip(due, behind, _split(waits, tail), strict=True):
+        out.append(mask.copy())
+        out[-1][np.flatnonzero(some)[wait]] = False
+    return out
+
+
+def _first_to_wait(program: Program, events: list[EventBatch], times: list[Any], highest: int) -> int:
+    """A ts before which nothing waits: only what comes behind has to be put in order."""
+    first = highest
+    for one, ts in zip(events, times, strict=True):
+        batch = program.batches.get(one.event.name)
+        if isinstance(batch, int) and ts.size:
+            most = min(int(np.count_nonzero(ts == highest)) + batch - 1, ts.size)  # that may wait
+            first = min(first, int(np.partition(ts, -most)[-most])) if most else first
+    return first
+
+
+def _waiting(program: Program, ordered: OrderedBatch, highest: int, before: dict[str, int]) -> Any:
+    """Of each place in the order, whether its event waits. before: how many of each type run before all of these."""
     out = np.zeros(ordered.count, np.bool_)
     behind = ordered.count
     for event, batch in program.batches.items():
@@ -37,16 +71,15 @@ def waiting(program: Program, ordered: OrderedBatch, highest: int | None) -> Any
     out[behind:] = True
     for event, batch in program.batches.items():
         if isinstance(batch, int):
-            out[_rest(program, ordered, event, batch, ~out)] = True
+            places = np.flatnonzero((ordered.kind == program.kind(event)) & ~out)
+            rest = (before.get(event, 0) + places.size) % batch
+            out[places[places.size - rest :]] = True
     return out
 
 
-def rows_of(arrived: list[EventBatch], ordered: OrderedBatch, wanted: Any) -> list[Any]:
-    """What is wanted by place in the order, by row of each of `arrived`, which were put in that order."""
-    place = np.arange(ordered.count) if ordered.place is None else ordered.place
-    every = np.empty(ordered.count, np.bool_)
-    every[place] = wanted
-    return np.split(every, np.cumsum([one.table.num_rows for one in arrived])[:-1]) if arrived else []
+def _split(every: Any, events: list[EventBatch]) -> list[Any]:
+    """What is said of all rows, by table."""
+    return np.split(every, np.cumsum([one.table.num_rows for one in events])[:-1]) if events else []
 
 
 def grouped(program: Program, ordered: OrderedBatch) -> OrderedBatch:
@@ -58,8 +91,10 @@ def grouped(program: Program, ordered: OrderedBatch) -> OrderedBatch:
     for name in program.batches.keys() & tables.keys():
         number = program.kind(name)
         places, late = np.flatnonzero(kind == number), np.flatnonzero(kind == number | LATE)
-        tables[name] = tables[name].take(pa.array(np.concatenate([pos[places], pos[late]]))).combine_chunks()
-        pos[places], pos[late] = np.arange(places.size), np.arange(places.size, places.size + late.size)
+        rows, lie = np.concatenate([pos[places], pos[late]]), np.arange(places.size + late.size)
+        if not np.array_equal(rows, lie):
+            tables[name] = tables[name].take(pa.array(rows)).combine_chunks()
+            pos[places], pos[late] = lie[: places.size], lie[places.size :]
         last = _last(ts[places], program.batches[name])
         members.count[places] = 0
         members.count[places[last]] = np.diff(last, prepend=-1)
@@ -73,14 +108,9 @@ def _short_last(program: Program, ordered: OrderedBatch) -> Any:
     short = np.zeros(ordered.count, np.bool_)
     for event, batch in program.batches.items():
         if isinstance(batch, int):
-            short[_rest(program, ordered, event, batch)] = True
+            places = np.flatnonzero(ordered.kind == program.kind(event))
+            short[places[places.size - places.size % batch :]] = True
     return np.concatenate([np.flatnonzero(~short), np.flatnonzero(short)])
-
-
-def _rest(program: Program, ordered: OrderedBatch, event: str, batch: int, among: Any = True) -> Any:
-    """The places of those that are too few for a batch."""
-    places = np.flatnonzero((ordered.kind == program.kind(event)) & among)
-    return places[places.size - places.size % batch :]
 
 
 def _last(ts: Any, batch: str | int) -> Any:

@@ -41,6 +41,12 @@ class EventBatch:
         # By its place: quicker than Arrow's search for the name.
         return self.table.column(self.event.place(name))
 
+    def where(self, wanted: Any) -> EventBatch:
+        """Those of its rows."""
+        if wanted.all():
+            return self
+        return EventBatch(self.event, self.table.filter(pa.array(wanted)).combine_chunks(), self.arrival[wanted])
+
 
 def events(program: Program, batch: Any, *, sound: bool = False) -> list[EventBatch]:
     """The batch by type of event; InputError if any of it cannot be taken. sound: tables whose values were looked at

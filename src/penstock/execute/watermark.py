@@ -25,9 +25,9 @@ import pyarrow as pa
 
 from penstock.declare.model import EventDef, Program
 from penstock.errors import StateError
-from penstock.execute.atomic_batches import rows_of, waiting
+from penstock.execute.atomic_batches import whole
 from penstock.execute.intake import EventBatch
-from penstock.execute.order import order, times_of
+from penstock.execute.order import times_of
 
 ARRIVAL = "$arrival"  # no field of an event can have this name
 
@@ -82,30 +82,18 @@ def release(
         lates.append(late)
         runs.append(np.zeros_like(late) if limit is None else (ts <= limit) & ~late)
     if program.batches and not flush:
-        runs = _whole(program, events, runs, highest)
+        runs = whole(program, events, runs, highest)
     for one, ts, late, run in zip(events, times, lates, runs, strict=True):
         keep = ~run & ~late
         if keep.any():
-            held.append(_rows(one, keep))
+            held.append(one.where(keep))
         now = run | late
-        out.append(_rows(one, now))
+        out.append(one.where(now))
         marks.append(late[now] if late.any() else None)
         done = ts[run]
         if done.size:
             frontier = int(done.max()) if frontier is None else max(frontier, int(done.max()))
     return Released(out, marks, WatermarkBuffer(highest, frontier, _numbered(held)))
-
-
-def _whole(program: Program, events: list[EventBatch], runs: list[Any], highest: int | None) -> list[Any]:
-    """Of the rows that may run, those that wait for no other member of an atomic batch."""
-    due = [_rows(one, run) for one, run in zip(events, runs, strict=True)]
-    ordered = order(program, due)
-    wait = rows_of(due, ordered, waiting(program, ordered, highest))
-    out = []
-    for run, waits in zip(runs, wait, strict=True):
-        out.append(run.copy())
-        out[-1][run] = ~waits
-    return out
 
 
 def refuse_changed(program: Program, held: Mapping[str, pa.Table], where: str) -> None:
@@ -131,7 +119,7 @@ def without_late(events: list[EventBatch], late: list[Any] | None) -> list[Event
     """What a log of inputs has to run again."""
     if late is None:
         return events
-    return [one if mark is None else _rows(one, ~mark) for one, mark in zip(events, late, strict=True)]
+    return [one if mark is None else one.where(~mark) for one, mark in zip(events, late, strict=True)]
 
 
 def _numbered(held: list[EventBatch]) -> dict[str, pa.Table]:
@@ -168,9 +156,3 @@ def _with_held(program: Program, events: list[EventBatch], buffer: WatermarkBuff
 def _plain(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
     """The same types as what was held: a str may have come as a dictionary the one time only."""
     return table if schema is None else table.cast(schema)
-
-
-def _rows(one: EventBatch, wanted: Any) -> EventBatch:
-    if wanted.all():
-        return one
-    return EventBatch(one.event, one.table.filter(pa.array(wanted)).combine_chunks(), one.arrival[wanted])
