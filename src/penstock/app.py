@@ -164,7 +164,7 @@ class App(Declarations):
                 what a watermark still held at the end of an availableNow query.
             watermark: Hold back for event order across batches: "5 seconds" or a timedelta, or an int in the order
                 column's unit, which for a datetime is a microsecond.
-            trigger: As `DataStreamWriter.trigger` takes it.
+            trigger: As `DataStreamWriter.trigger` takes it. A query with availableNow runs at its end what is held.
             name: The query's name.
             outputs: Event that is emitted, and that no transaction takes -> a directory for Parquet files, one a batch.
             options: As `open` takes them.

@@ -4,7 +4,7 @@ written:Account      records that the batch wrote, as it left them   (log="chang
 deleted:Account      keys of records that it deleted                 (log="changes")
 event:Transfer       the batch's events, with their arrival          (log="input")
 load:Account         rows of a load
-held:Transfer        events that a watermark holds back (stream.py), in snapshots too
+held:Transfer        events that wait (stream.py), in snapshots too
 outcomes             what became of every event (outcome_codec.py)
 emitted:Alert        events that went out (outcome_codec.py)
 """
