@@ -84,6 +84,7 @@ def settle(trades: list[Trade]):
                 Account.get(t.src).trades += 1
     if fees > 0:
         ps.emit(Audit(account="fees", amount=fees))
+        ps.emit(Line(n=fees))
     return {"total": fees, "count": len(trades)}
 
 
@@ -123,7 +124,9 @@ def audit(several: list[Audit]):
 
 @market.transaction(nested=True)
 def line(e: Line):
+    """Part of a transaction of several events, and undone with all of them."""
     Seen.get(1).count += 1
+    ps.require(e.n != 3, "three")
     Seen.get(e.n).sum += 1
 
 
