@@ -1,5 +1,6 @@
 """Transactions of several events: which are one batch, when it runs, what it gives, what is held, what is refused."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -303,6 +304,43 @@ def test_it_runs_serially_under_every_policy_and_says_why() -> None:
             assert "several events" in db.last_batch.why and "several events" in db.explain(ticks, Policy(threads=2))
     assert "transaction count(list[Tick]) batch ts" in app.explain()
     assert "more: how many events" in app.explain("source")
+
+
+def counting(batch: Any) -> tuple[ps.App, Any]:
+    app = ps.App("counting")
+
+    @app.table
+    class Largest:
+        k: int = ps.key()
+        n: int = 0
+
+    @app.event
+    class Tick:
+        ts: int = ps.order()
+
+    @app.transaction(batch=batch)
+    def count(several: list[Tick]):
+        Largest.get(0).n = max(Largest.get(0).n, len(several))
+
+    return app, Tick
+
+
+def test_input_that_was_logged_is_not_run_again_in_other_batches(tmp_path: Path) -> None:
+    app, tick = counting(2)
+    state, copy = tmp_path / "state", tmp_path / "copy"
+    with app.open(state, log="input") as db:
+        db.run([tick(ts=ts) for ts in range(6)])
+        shutil.copytree(state, copy)  # as a crash would leave it: closing makes a snapshot
+    for batch in (3, "ts"):
+        with pytest.raises(ps.StateError, match="its transactions"):
+            counting(batch)[0].open(copy, log="input")
+    with app.open(copy, log="input") as db:
+        assert db.table("Largest").to_pylist() == [{"k": 0, "n": 2}]
+
+
+def test_a_batch_may_be_larger_than_any_input() -> None:
+    app, tick = counting(10**30)
+    check(app, batches=[[tick(ts=ts) for ts in range(6)], [tick(ts=1)]])
 
 
 PRELUDE = """

@@ -35,13 +35,13 @@ def whole(program: Program, events: list[EventBatch], due: list[Any], highest: i
     first = _first_to_wait(program, events, [ts[mask] for ts, mask in zip(times, due, strict=True)], highest)
     behind = [mask & (ts >= first) for ts, mask in zip(times, due, strict=True)]
     tail = [one.where(mask) for one, mask in zip(events, behind, strict=True)]
-    counts = [np.count_nonzero(mask) - some.table.num_rows for mask, some in zip(due, tail, strict=True)]
+    before = {
+        one.event.name: int(np.count_nonzero(mask)) - one.table.num_rows for one, mask in zip(tail, due, strict=True)
+    }
     ordered = order(program, tail)
     place = np.arange(ordered.count) if ordered.place is None else ordered.place
     waits = np.empty(ordered.count, np.bool_)
-    waits[place] = _waiting(
-        program, ordered, highest, {one.event.name: n for one, n in zip(events, counts, strict=True)}
-    )
+    waits[place] = _waiting(program, ordered, highest, before)
     out = []
     for mask, some, wait in zip(due, behind, _split(waits, tail), strict=True):
         out.append(mask.copy())
@@ -117,8 +117,10 @@ def _last(ts: Any, batch: str | int) -> Any:
     """Which of the events of one type, in order, are the last of their batch; the last of all may be short of some."""
     if ts.size == 0:
         return np.zeros(0, np.int64)
-    ends = ts[1:] != ts[:-1] if batch == "ts" else np.arange(1, ts.size) % batch == 0
-    return np.append(np.flatnonzero(ends), ts.size - 1)
+    if isinstance(batch, int):
+        size = min(batch, ts.size)
+        return np.append(np.arange(size - 1, ts.size - 1, size), ts.size - 1)
+    return np.append(np.flatnonzero(ts[1:] != ts[:-1]), ts.size - 1)
 
 
 def _place(program: Program, arrived: tuple[EventBatch, ...], kind: Any, pos: Any) -> Any:

@@ -141,7 +141,7 @@ class Reference:
         return out
 
     def _due(self, new: list[Arrival], watermark: int | None, flush: bool) -> tuple[list[Arrival], list[Arrival]]:
-        """What of a batch is late, and what runs now of it and of what was held, each in order; the rest is held."""
+        """What of a batch is late, and what runs now of it and of what was held, in order; the rest is held."""
         self._highest = max([self._highest, *(one.ts for one in new)])
         limit = self._highest if watermark is None or flush else self._highest - watermark
         frontier = _NEVER if watermark is None and not flush else self._frontier
