@@ -76,12 +76,15 @@ class Engine:
         clock: int | None = None,
         until: int | None = None,
     ) -> OrderedBatch:
-        ordered = order(self.program, events, late, clock, until)
-        return grouped(self.program, ordered) if self.program.batches else ordered
+        return self._grouped(order(self.program, events, late, clock, until))
 
     def in_turn(self, calls: list[EventBatch], clock: int | None) -> OrderedBatch:
         """Events that were called, in order of arrival. clock: the highest ts that ran before them."""
-        return called.in_turn(self.program, calls, clock)
+        return self._grouped(called.in_turn(self.program, calls, clock))
+
+    def _grouped(self, ordered: OrderedBatch) -> OrderedBatch:
+        """Atomic batches' events side by side."""
+        return grouped(self.program, ordered) if self.program.batches else ordered
 
     def encode(self, ordered: OrderedBatch) -> EncodedBatch:
         return EncodedBatch(ordered, self.kernel.encode(self.tables, ordered))

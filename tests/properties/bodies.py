@@ -539,9 +539,8 @@ class Writer:
         )
         given = [f"{field}={self.emitted(field, type_)}" for field, type_ in fields]
         self.rng.shuffle(given)
-        return [
-            f"ps.emit({name}({', '.join(given)}){'' if self.grouped or name in {self.output, *self.together} else self.later()})"
-        ]
+        at_once = self.grouped or name == self.output or name in self.together
+        return [f"ps.emit({name}({', '.join(given)}){'' if at_once else self.later()})"]
 
     def later(self) -> str:
         """When it runs: mostly in this round; soon, late, or never; at a time that is past; or at any."""

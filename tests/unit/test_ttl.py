@@ -172,6 +172,17 @@ def test_scans_do_not_see_what_has_expired() -> None:
     check(app, batches=[events[:50], events[50:70], events[70:]])
 
 
+def test_ages_keep_to_their_records_where_all_are_written_in_another_order(tmp_path: Path) -> None:
+    first = [Touch(ts=k, id=k, seat=k, what="write") for k in range(4)]
+    second = [Touch(ts=5 + k, id=5 + k, seat=3 - k, what="write") for k in range(4)]  # rows 3, 2, 1, 0
+    with hall.reference() as reference:
+        for batch in (first, second, [Touch(ts=16, id=20, seat=9, what="look")]):
+            with hall.open(tmp_path / "state") as db:
+                assert_same_outcomes(db.run(batch), reference.run(batch))
+                assert_same_tables(db.table(Hold), reference.table(Hold), ["seat"])
+    assert sorted(reference.table(Hold).column("seat").to_pylist()) == [0, 1]
+
+
 def test_memory_is_given_back() -> None:
     with hall.open() as db:
         for number in range(30):

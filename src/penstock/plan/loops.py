@@ -139,7 +139,7 @@ class _Loop:
         if len(names) != count or not all(isinstance(n, ast.Name) for n in names):
             what = f"{count} value(s)" if table is None else "one record"
             self.lo.body.refuse(target, f"this loop gives {what} a turn; name as many")
-        given: Sequence[Binding]
+        given: Sequence[Val | RecordRef | MemberRef]
         items = tuple(self.lo.value("item", t, node=self.node, const=k, guard=None) for k, t in enumerate(types))
         if table is None:
             given = [MemberRef(one) if one.type == MEMBER else one for one in items]

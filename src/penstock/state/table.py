@@ -176,12 +176,18 @@ class TableState:
         """These rows as an Arrow table; a copy, so that later batches cannot reach it."""
         wanted = self.definition.keys if keys_only else self.definition.columns
         lanes = [*self.stored, *self.columns]
-        whole = rows.size == self.meta[ROWS]
-        arrays = []
-        for column, lane in zip(wanted, lanes, strict=False):
-            values = lane[: rows.size].copy() if whole else lane[rows]
-            arrays.append(to_arrow(values, column.type, strings))
+        arrays = [
+            to_arrow(self._taken(lane, rows), column.type, strings) for column, lane in zip(wanted, lanes, strict=False)
+        ]
         return pa.table(arrays, schema=pa.schema([pa.field(c.name, c.type.arrow(), nullable=False) for c in wanted]))
+
+    def ages(self, rows: Any) -> pa.Table:
+        """When the records were written that `arrow` gives of these rows, in the same order."""
+        return pa.table({"at": pa.array(self._taken(self.at, rows))})
+
+    def _taken(self, lane: Any, rows: Any) -> Any:
+        """A copy of a lane's values; of all rows in their own order, whatever that of `rows` is."""
+        return lane[: rows.size].copy() if rows.size == self.meta[ROWS] else lane[rows]
 
 
 def _empty_slots(capacity: int) -> Any:

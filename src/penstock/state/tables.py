@@ -62,11 +62,11 @@ class Tables:
 
     def ages(self) -> dict[str, pa.Table]:
         """When the records that `arrow` gives were written, of tables whose records have a ttl."""
-        return {name: _ages(table, table.live_rows()) for name, table in self._with_ttl()}
+        return {name: table.ages(table.live_rows()) for name, table in self._with_ttl()}
 
     def changed_ages(self) -> dict[str, pa.Table]:
         """Likewise of the written ones of `changes`."""
-        return {name: _ages(table, table.dirty_rows()[0]) for name, table in self._with_ttl()}
+        return {name: table.ages(table.dirty_rows()[0]) for name, table in self._with_ttl()}
 
     def _with_ttl(self) -> list[tuple[str, TableState]]:
         return [(name, table) for name, table in self.by_name.items() if table.definition.ttl is not None]
@@ -112,10 +112,6 @@ class Tables:
             if any(c.type.kind == "str" for c in table.definition.keys):
                 table.reindex()
         self._compact_at = max(_COMPACT_ABOVE, 4 * fresh.count)
-
-
-def _ages(table: TableState, rows: Any) -> pa.Table:
-    return pa.table({"at": pa.array(table.at[rows])})
 
 
 def _string_lanes(table: TableState) -> list[tuple[TableState, Any]]:
