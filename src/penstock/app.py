@@ -70,20 +70,25 @@ class App(Declarations):
     @overload
     def transaction(self, function: F, /) -> F: ...
     @overload
-    def transaction(self, function: None = None, /, *, nested: bool = False) -> Callable[[F], F]: ...
-    def transaction(self, function: Any = None, /, *, nested: bool = False) -> Any:
-        """Declare what one event does. The function stays as it is, to be called and debugged as plain Python.
+    def transaction(
+        self, function: None = None, /, *, nested: bool = False, batch: Literal["ts"] | int | None = None
+    ) -> Callable[[F], F]: ...
+    def transaction(
+        self, function: Any = None, /, *, nested: bool = False, batch: Literal["ts"] | int | None = None
+    ) -> Any:
+        """Declare what an event does. The function stays as it is, to be called and debugged as plain Python.
 
         Args:
-            function: Of one event: `def transfer(e: Transfer)`.
+            function: Of one event, `def transfer(e: Transfer)`, or of several, `def settle(trades: list[Trade])`.
             nested: Part of the transaction that emitted the event: they commit or abort as one.
+            batch: Of several events from outside, which ones are one transaction: "ts", all of one time, or how many.
         """
         if function is None:
-            return partial(self._transaction, nested=nested)
-        return self._transaction(function, nested=nested)
+            return partial(self._transaction, nested=nested, batch=batch)
+        return self._transaction(function, nested=nested, batch=batch)
 
-    def _transaction(self, function: F, *, nested: bool) -> F:
-        definition = self._add_transaction(function, nested=nested)
+    def _transaction(self, function: F, *, nested: bool, batch: str | int | None) -> F:
+        definition = self._add_transaction(function, nested=nested, batch=batch)
         lowered = lower_transaction(self.program, definition)
         program = replace(self.program, transactions=(*self.program.transactions, definition))
         agreed = agree(program, [*self._lowered, lowered])
@@ -200,7 +205,7 @@ class App(Declarations):
                 what a watermark still held at the end of an availableNow query.
             watermark: Hold back for event order across batches: "5 seconds" or a timedelta, or an int in the order
                 column's unit, which for a datetime is a microsecond.
-            trigger: As `DataStreamWriter.trigger` takes it.
+            trigger: As `DataStreamWriter.trigger` takes it. A query with availableNow runs at its end what is held.
             name: The query's name.
             outputs: Event that is emitted, and that no transaction takes -> a directory for Parquet files, one a batch.
             calls: Whether other processes of the machine that the engine runs on may call (`connect`) while the query

@@ -1,7 +1,7 @@
 """A database, and the way of a batch through it. Read this file first.
 
     intake     what was handed in, checked, as Arrow tables                     (execute/intake.py)
-    wait       with a watermark: what is held back, what is late                (execute/watermark.py)
+    wait       what a watermark, or an atomic batch, holds back; what is late   (execute/watermark.py)
     order      the batch's events by (ts, id)                                   (engine.py)
     encode     the fields that the transactions use, as arrays                  (engine.py)
     execute    the compiled kernel runs every event                             (engine.py)
@@ -144,8 +144,8 @@ class Database:
         batch: events by type, or a function that gives them, which is called unless they are committed already.
         watermark: hold back what is newer than the highest ts seen minus this much, durably, until its time; what is at
         or below the highest ts that has run is late. flush: run all that is held. Without either, all that comes and
-        all that is held runs. source: names the stream whose batches, numbered from 0 without gaps, have these ids;
-        offsets: what of the stream this batch is.
+        all that is held runs, but for atomic batches that wait for the rest of their events. source: names the stream
+        whose batches, numbered from 0 without gaps, have these ids; offsets: what of the stream this batch is.
         """
         request = BatchRequest(id, source, offsets, watermark, flush).checked()
         return self._run(batch, request, _policy(policy, self._policy))
@@ -340,7 +340,7 @@ class Database:
 
     @property
     def held(self) -> int:
-        """Events that a watermark holds back."""
+        """Events that wait: for a watermark, or for the rest of their atomic batch."""
         return self._store.stream.buffer.events
 
     @property
@@ -478,7 +478,7 @@ class Database:
     ) -> tuple[list[EventBatch], list[Any] | None, StreamState]:
         """What of the batch, and of what was held back, runs now; which of it is late; what the stream keeps."""
         late, stream = None, self._store.stream
-        if request.watermark is not None or request.flush or stream.buffer.held:
+        if request.watermark is not None or request.flush or stream.buffer.held or self.program.batches:
             released = release(
                 self.program, events, stream.buffer, request.watermark, flush=request.flush, until=request.until
             )

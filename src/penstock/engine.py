@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from penstock.execute import called
+from penstock.execute.atomic_batches import grouped
 from penstock.execute.intake import EventBatch
 from penstock.execute.native import BatchContext, Kernel, Result
 from penstock.execute.order import OrderedBatch, order, titles
@@ -75,7 +76,8 @@ class Engine:
         clock: int | None = None,
         until: int | None = None,
     ) -> OrderedBatch:
-        return order(self.program, events, late, clock, until)
+        ordered = order(self.program, events, late, clock, until)
+        return grouped(self.program, ordered) if self.program.batches else ordered
 
     def in_turn(self, calls: list[EventBatch], clock: int | None) -> OrderedBatch:
         """Events that were called, in order of arrival. clock: the highest ts that ran before them."""

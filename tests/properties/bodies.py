@@ -1,5 +1,5 @@
 """Random programs: the text of a module with up to two tables, two events and their transactions; and, in a flow, a few
-events that these emit, with transactions that may emit others.
+events that these emit, with transactions that may emit others; some transactions of a flow take several events.
 
 A `Writer` walks the grammar of the language top-down. It asks for an expression of a wanted type,
 so that what it writes is well typed by construction, and it keeps a `Scope` of the names that are
@@ -42,6 +42,8 @@ EXPIRE, TTLS = 0.1, (1, 5, 20, 60)
 SILENT = 0.7
 # How often an event is emitted with at=; and how often a transaction sets its own event again.
 TIMED, AGAIN = 0.45, 0.4
+# How often a transaction of a flow takes several events, and which ones of those from outside.
+SEVERAL, BATCHES = 0.2, ('"ts"', "1", "2", "5")
 # Where a range may begin and end, and the steps that cross all ints in a few turns.
 BOUNDS = ("LOWEST", "HIGHEST", "LOWEST + 1", "HIGHEST - 2", "0", "-1", "BIG")
 # How many digits round() keeps.
@@ -129,6 +131,7 @@ class Writer:
         self.scans = False
         self.emits: list[tuple[str, list[tuple[str, Type]]]] = []  # events that it may emit, and their fields
         self.output = ""  # the one of them that goes out
+        self.together: set[str] = set()  # those of them that one transaction takes together, and that are no timers
         self.grouped = False  # whether all that it causes is one group: nothing goes out from a loop, or waits
         self.silent = False  # whether nothing is returned
         self.scope = Scope()
@@ -536,7 +539,9 @@ class Writer:
         )
         given = [f"{field}={self.emitted(field, type_)}" for field, type_ in fields]
         self.rng.shuffle(given)
-        return [f"ps.emit({name}({', '.join(given)}){'' if self.grouped or name == self.output else self.later()})"]
+        return [
+            f"ps.emit({name}({', '.join(given)}){'' if self.grouped or name in {self.output, *self.together} else self.later()})"
+        ]
 
     def later(self) -> str:
         """When it runs: mostly in this round; soon, late, or never; at a time that is past; or at any."""
@@ -742,22 +747,27 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False) -> str:
     for name, fields in inner:
         lines += ["", "", "@app.event", f"class {name}:", *(f"    {n}: {written(t)}" for n, t in fields)]
     transactions = []
+    together = {name for name, _ in inner[:-1] if not groups and rng.random() < SEVERAL}
     for number in (1, 2):
         fields = _fields(rng, tables)
         lines += ["", "", "@app.event", f"class E{number}:", "    ts: int = ps.order()"]
         lines += ["    id: str = ps.id()"] if number == 1 else []
         lines += [f"    {n}: {written(t)}" for n, t in fields]
         seen = [*fields, ("ts", INT), *([("id", STR)] if number == 1 else [])]
-        body = _transaction(rng, tables, f"E{number}", seen, udfs, inner, scans=scans, groups=groups)
-        transactions.append(["", "", "@app.transaction", *body])
+        body = _transaction(rng, tables, f"E{number}", seen, udfs, inner, scans=scans, groups=groups, together=together)
+        if flow and not groups and rng.random() < SEVERAL:
+            transactions.append(["", "", f"@app.transaction(batch={rng.choice(BATCHES)})", *_of_several(body)])
+        else:
+            transactions.append(["", "", "@app.transaction", *body])
     # Each emits only those behind it, so that there is no cycle; the last one is an output.
     for place, (name, fields) in enumerate(inner[:-1]):
         mark = "@app.transaction(nested=True)" if groups or rng.random() < NESTED else "@app.transaction"
-        silent = groups and rng.random() < SILENT
-        body = _transaction(
-            rng, tables, name, fields, udfs, inner[place + 1 :], scans=scans, groups=groups, silent=silent, again=True
+        given: dict[str, Any] = {"scans": scans, "groups": groups, "together": together}
+        given |= {"silent": groups and rng.random() < SILENT, "again": name not in together}
+        body = _transaction(rng, tables, name, fields, udfs, inner[place + 1 :], **given)
+        transactions.append(
+            ["", "", *(["@app.transaction", *_of_several(body)] if name in together else [mark, *body])]
         )
-        transactions.append(["", "", mark, *body])
     if flow:
         rng.shuffle(transactions)  # of two that are ready, the first declared runs first
     return "\n".join([*lines, *(line for one in transactions for line in one)]) + "\n"
@@ -773,13 +783,14 @@ def _transaction(
     *,
     scans: bool,
     groups: bool,
+    together: set[str],
     silent: bool = False,
     again: bool = False,
 ) -> list[str]:
     touched = [] if rng.random() < NONE_TOUCHED else tables
     writer = Writer(rng, touched, fields, udfs)
     writer.emits, writer.scans, writer.silent = emits, scans, silent
-    writer.output, writer.grouped = emits[-1][0] if emits else "", groups
+    writer.output, writer.grouped, writer.together = emits[-1][0] if emits else "", groups, together
     writer.budget = rng.choice((2, 4, 6))  # compiling takes more than twice as long for twice the statements
     body, leaves = writer.block(3, writer.budget)
     if not leaves and again and not groups and rng.random() < AGAIN:
@@ -789,6 +800,13 @@ def _transaction(
     if not leaves and rng.random() < 0.9:
         body.append(writer.returning())
     return [f"def t{event[1:] if event[0] == 'E' else event}(e: {event}):", *("    " + line for line in body)]
+
+
+def _of_several(lines: list[str]) -> list[str]:
+    """The same transaction, of each of several events in turn."""
+    head, *body = lines
+    name, event = head.removeprefix("def ").removesuffix("):").split("(e: ")
+    return [f"def {name}(several: list[{event}]):", "    for e in several:", *("    " + line for line in body)]
 
 
 def _inner(rng: Random, tables: list[TableShape]) -> list[tuple[str, list[tuple[str, Type]]]]:

@@ -20,7 +20,7 @@ FORMS = ("events", "tables", "sliced", "chunks", "dictionary")
 
 
 def agree(app: Any, rows: dict[Any, Any], batches: Iterable[Any], policy: Any = None) -> None:
-    """Raise AssertionError where the engine and the reference differ."""
+    """Raise AssertionError where the engine and the reference differ. What atomic batches hold is run at the end."""
     reference = app.reference()
     with app.open() as db:
         for table, some in rows.items():
@@ -28,6 +28,8 @@ def agree(app: Any, rows: dict[Any, Any], batches: Iterable[Any], policy: Any = 
             reference.load(table, some)
         for batch in batches:
             step(app, db, reference, batch, policy)
+        if app.program.batches:
+            step(app, db, reference, [], policy, flush=True)
 
 
 def agree_reopened(app: Any, rows: dict[Any, Any], batches: Iterable[Any], path: Path, log: str) -> None:

@@ -16,11 +16,13 @@ from values import DATETIMES
 
 from penstock.schedule.policy import Policy
 
-# The first program is compiled for these elsewhere too; the second one, whose times are datetimes, runs serially.
+# The first program is compiled for these elsewhere too; the second one, whose times are datetimes, runs serially; so
+# does the third under every policy, for its transactions take several events.
 POLICIES: dict[str, list[Policy | None]] = {
     "bank": [Policy.parse(name, 2) for name in ("serial", "ready/transaction/eager", "tstream")],
     "merge": [None],
     "timers": [None],
+    "market": [None, Policy.parse("tstream", 2)],
 }
 # For few times near each other and at both ends of an int64; and for a datetime's microseconds.
 DELAYS = (0, 0, 1, 2, 3, 10**6, 30 * 10**6, 2**63, 2**65)

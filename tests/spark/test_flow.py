@@ -60,6 +60,39 @@ def added(e: Added):
     return {"total": reading.total}
 
 
+sums = ps.App("sums")
+
+
+@sums.event
+class Moment:
+    ts: int = ps.order()
+    id: int = ps.id()
+    n: int
+
+
+@sums.event
+class Count:
+    ts: int = ps.order()
+    id: int = ps.id()
+    n: int
+
+
+@sums.transaction(batch="ts")
+def of_a_moment(several: list[Moment]):
+    total = 0
+    for one in several:
+        total += one.n
+    return {"total": total}
+
+
+@sums.transaction(batch=7)
+def of_seven(several: list[Count]):
+    total = 0
+    for one in several:
+        total += one.n
+    return {"total": total}
+
+
 def rows(count: int) -> list[dict[str, int]]:
     return [{"ts": i, "id": i, "meter": i % 5 + 1, "amount": i * 7 % 97} for i in range(count)]
 
@@ -178,3 +211,33 @@ def test_outputs_that_cannot_be(spark: Any, tmp_path: Path) -> None:
                 outcomes=tmp_path / "out",
                 outputs=outputs,  # type: ignore[arg-type]
             )
+
+
+def test_what_atomic_batches_wait_for_is_run_at_the_end_of_all_there_is(spark: Any, tmp_path: Path) -> None:
+    """Without a watermark too; the place at which files are cut does not matter."""
+    state, out = tmp_path / "state", tmp_path / "out"
+    moments = [{"ts": i // 3, "id": i, "n": i} for i in range(40)]
+    counts = [{"ts": i // 4, "id": i, "n": i} for i in range(40)]
+    for start in range(0, 40, 10):
+        put(tmp_path / "moments", moments[start : start + 10])
+        put(tmp_path / "counts", counts[start : start + 10])
+    given = {Moment: tmp_path / "moments", Count: tmp_path / "counts"}
+    query = sums.start(
+        {event: ps.parquet(folder, files_per_batch=1) for event, folder in given.items()},
+        state=state,
+        outcomes=out,
+        trigger=NOW,
+    )
+    finish(query)
+    reference = sums.reference()
+    for start in range(0, 40, 10):
+        reference.run({Moment: moments[start : start + 10], Count: counts[start : start + 10]})
+    with sums.open(state) as db:
+        assert db.held == 0
+    found = read_all(out)
+    assert found.num_rows == 80
+    totals = {(r["transaction"], r["total"]) for r in found.to_pylist()}
+    assert {total for name, total in totals if name == "of_seven"} == {21, 70, 119, 168, 217, 185}
+    assert ("of_a_moment", 39) in totals
+    wanted = reference.run([], flush=True)
+    assert_same_outcomes(found.slice(80 - wanted.num_rows).drop_columns("version"), wanted.drop_columns("version"))

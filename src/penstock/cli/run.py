@@ -94,7 +94,7 @@ def _table(summary: dict[str, Any]) -> Table:
     for reason, count in summary["aborted"].items():
         table.add_row(f"aborted: {reason}", f"{count:,}")
     table.add_row("late", f"{summary['late']:,}")
-    table.add_row("held back by the watermark", f"{summary['held']:,}")
+    table.add_row("held back", f"{summary['held']:,}")
     table.add_row("events/s, Spark included", f"{summary['events_per_s']:,}")
     table.add_row("state", summary["state"])
     table.add_row("outcomes", summary["outcomes"])

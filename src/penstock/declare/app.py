@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import inspect
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -197,7 +198,9 @@ class Declarations:
             if mine and theirs and mine != theirs:
                 raise DeclarationError(f"{where}: its {name} is {mine}, but other events of this app have {theirs}")
 
-    def _add_transaction(self, function: Callable[..., Any], *, nested: bool = False) -> TransactionDef:
+    def _add_transaction(
+        self, function: Callable[..., Any], *, nested: bool = False, batch: Any = None
+    ) -> TransactionDef:
         where = f"transaction '{getattr(function, '__name__', function)}'"
         if not inspect.isfunction(function):
             raise DeclarationError(f"{where}: decorate a plain function")
@@ -206,7 +209,8 @@ class Declarations:
         parameters = list(inspect.signature(function).parameters.values())
         if len(parameters) != 1 or parameters[0].annotation is inspect.Parameter.empty:
             raise DeclarationError(f"{where} takes one event, with its type: def {function.__name__}(e: Transfer)")
-        event = self._event_of(parameters[0].annotation, function, where)
+        annotation, several = _without_list(parameters[0].annotation)
+        event = self._event_of(annotation, function, where)
         other = self.program.transaction_of(event)
         if other is not None:
             raise DeclarationError(
@@ -220,7 +224,8 @@ class Declarations:
                 f"{where} is nested, which is for events that are emitted, but '{event.name}' comes from outside: it "
                 f"has '{event.order}' as its ps.order(); leave out nested=True"
             )
-        return TransactionDef(function.__name__, function, event, nested)
+        _refuse_odd_batch(event, batch, where, several=several, nested=nested)
+        return TransactionDef(function.__name__, function, event, nested, several, batch)
 
     def _event_of(self, annotation: Any, function: Callable[..., Any], where: str) -> EventDef:
         found: EventDef | None
@@ -245,6 +250,45 @@ class Declarations:
         taken = [t.name for t in self.program.tables] + [e.name for e in self.program.events]
         if name.lower() in {other.lower() for other in taken}:
             raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'; rename one")
+
+
+def _without_list(annotation: Any) -> tuple[Any, bool]:
+    """A parameter's annotation, without the list[...] around it, and whether there is one."""
+    if isinstance(annotation, types.GenericAlias) and annotation.__origin__ is list and len(annotation.__args__) == 1:
+        return annotation.__args__[0], True
+    if isinstance(annotation, str) and (found := re.fullmatch(r"\s*list\s*\[(.*)\]\s*", annotation)):
+        return found[1].strip(), True
+    return annotation, False
+
+
+def _refuse_odd_batch(event: EventDef, batch: Any, where: str, *, several: bool, nested: bool) -> None:
+    """Which transactions take a list, and of which events."""
+    form = f"list[{event.name}]"
+    if batch is not None and batch != "ts" and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
+        raise DeclarationError(
+            f'{where}: batch={batch!r}; give "ts", for all events of one time, or how many events are one batch'
+        )
+    if not several and batch is not None:
+        raise DeclarationError(
+            f"{where}: batch={batch!r} is for a transaction of several events; write its type {form}"
+        )
+    if not several:
+        return
+    if nested:
+        raise DeclarationError(
+            f"{where} takes a {form}, all that a round has emitted, and so cannot be part of one transaction that "
+            "emits; leave out nested=True, or take one event"
+        )
+    if event.order is not None and batch is None:
+        raise DeclarationError(
+            f"{where} takes a {form}, but does not say which events are one; write "
+            '@app.transaction(batch="ts"), for all of one time, or batch=100, for so many'
+        )
+    if event.order is None and batch is not None:
+        raise DeclarationError(
+            f"{where}: batch={batch!r} is for events that come from outside, but '{event.name}' has no ps.order(): "
+            "its list is all that a round has emitted of it; leave out batch="
+        )
 
 
 def _refuse_ttl(ttl: Any, where: str) -> None:

@@ -4,7 +4,7 @@
     ├── TableDef(name, columns, checks, ttl)    Column(name, type, key, default, index)
     │                                           CheckDef(text, function)
     ├── EventDef(name, fields, order, id)       Field(name, type)
-    ├── TransactionDef(name, function, event, nested)
+    ├── TransactionDef(name, function, event, nested, several, batch)
     └── Flow(ranked, emitted, timed)            where transactions emit events
 
 They hold the user's functions, but know nothing of how those run. What a user touches
@@ -130,11 +130,14 @@ class TransactionDef:
     function: Callable[..., Any]
     event: EventDef
     nested: bool = False  # part of the transaction that emitted its event: they commit or abort as one
+    several: bool = False  # of an atomic batch: it takes a list of events
+    batch: str | int | None = None  # of events from outside, which are one batch: "ts", all of one ts; n, so many
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The events that transactions emit, and the order in which what they cause runs."""
+    """What an app has whose outcomes are more than a row for each event of a batch: the events that transactions emit,
+    and the order in which what they cause runs."""
 
     ranked: tuple[str, ...]  # the events that transactions take: who emits before who is emitted
     emitted: tuple[str, ...]  # in order of declaration
@@ -159,7 +162,7 @@ class Program:
     transactions: tuple[TransactionDef, ...] = ()
     # Field name -> type of what the transactions return, in order of first mention; filled by the planner.
     returns: tuple[tuple[str, Type], ...] = field(default=())
-    # None where nothing is emitted; filled by the planner.
+    # None where nothing is emitted, and each transaction takes one event; filled by the planner.
     flow: Flow | None = None
     # The events whose transactions only read; filled by the planner.
     reading: frozenset[str] = frozenset()
@@ -167,12 +170,16 @@ class Program:
     _kinds: dict[str, int] = field(init=False, repr=False, compare=False)
     _by_event: dict[str, TransactionDef] = field(init=False, repr=False, compare=False)
     _timers: tuple[TableDef, ...] = field(init=False, repr=False, compare=False)
+    # The events from outside that atomic batches are made of, and what one of them is.
+    batches: dict[str, str | int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_kinds", {e.name: kind for kind, e in enumerate(self.events)})
         object.__setattr__(self, "_by_event", {t.event.name: t for t in self.transactions})
         timed = self.flow.timed if self.flow is not None else ()
         object.__setattr__(self, "_timers", tuple(self._timers_of(e) for e in self.events if e.name in timed))
+        batches = {t.event.name: t.batch for t in self.transactions if t.batch is not None}
+        object.__setattr__(self, "batches", batches)
 
     def table(self, name: str) -> TableDef:
         return next(t for t in self.stored if t.name == name)
@@ -213,6 +220,11 @@ class Program:
     def is_nested(self, event: str) -> bool:
         transaction = self._by_event.get(event)
         return transaction is not None and transaction.nested
+
+    def takes_several(self, event: str) -> bool:
+        """Whether its transaction takes a list of them."""
+        transaction = self._by_event.get(event)
+        return transaction is not None and transaction.several
 
     def outputs(self) -> tuple[EventDef, ...]:
         """The events that are emitted, and that no transaction takes."""

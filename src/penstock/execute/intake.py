@@ -42,6 +42,12 @@ class EventBatch:
         # By its place: quicker than Arrow's search for the name.
         return self.table.column(self.event.place(name))
 
+    def where(self, wanted: Any) -> EventBatch:
+        """Those of its rows."""
+        if wanted.all():
+            return self
+        return EventBatch(self.event, self.table.filter(pa.array(wanted)).combine_chunks(), self.arrival[wanted])
+
 
 def events(program: Program, batch: Any, *, sound: bool = False, called: bool = False) -> list[EventBatch]:
     """The batch by type of event; InputError if any of it cannot be taken. sound: tables whose values were looked at
@@ -64,6 +70,8 @@ def called(program: Program, event: Any) -> EventBatch:
         raise InputError(f"{who}: {event!r} is not an event, and only an event is called; make one as Transfer(id=7)")
     definition = _event(program, name, who, called=True)
     where = f"event '{definition.name}'"
+    if program.takes_several(definition.name):
+        raise InputError(f"{where} is taken by a transaction of several events, and a call is one; put it into a batch")
     if isinstance(data, Event):
         needed = () if definition.id is None else (definition.id,)
         table = _table_of_values(definition, [data.values], needed, lambda _: where)

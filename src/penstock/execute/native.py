@@ -131,8 +131,9 @@ class Kernel:
 
     def _fingerprint(self) -> str:
         """The same for kernels that do the same. One that is not whole is like those of the same udfs, in this process,
-        and like no other."""
+        and like no other. Which events are one transaction is not in the source: the kernel is told with each batch."""
         tokens = [] if self.whole else [udf.token for _, udf in self.plan.udfs]
+        tokens += [f"{event} batch {batch}" for event, batch in self.plan.program.batches.items()]
         return hashlib.sha256("\n".join([self.source, *tokens]).encode()).hexdigest()[:16]
 
     def _names(self) -> dict[str, Any]:
@@ -191,6 +192,10 @@ class Kernel:
     ) -> BatchContext:
         kind, pos = places(self.plan.program, batch)
         fixed = {"batch": number, "kind": kind, "pos": pos, "literals": literals}
+        if batch.members is not None:
+            more = pos.size - batch.count  # a place where timers alone run
+            fixed["members"] = np.concatenate([batch.members.count, np.ones(more, np.int64)])
+            fixed["before"] = np.concatenate([batch.members.before, np.zeros(more, np.int64)])
         flow = FlowRun(self.plan.program, self.layout.arguments, batch, lanes)
         return BatchContext(tables, _NOTHING, self._parts, fixed | lanes, int(pos.size), flow)
 

@@ -23,6 +23,16 @@ from penstock.state.jit import kernel
 
 
 @dataclass(frozen=True, slots=True)
+class Members:
+    """Which events of an ordered batch are one transaction (atomic_batches.py)."""
+
+    count: (
+        Any  # int64: how many events run at a place: 1; of an atomic batch all at its last one's, and 0 at the others
+    )
+    before: Any  # int64: of an event in an atomic batch, the place of the one of its type before it
+
+
+@dataclass(frozen=True, slots=True)
 class OrderedBatch:
     """The events of a batch in the order in which they run."""
 
@@ -34,6 +44,7 @@ class OrderedBatch:
     clock: int | None = None  # the highest ts that had run before
     timeless: int = 0  # how many of the first have no ts: calls that came before there was a clock
     until: int | None = None  # where the clock is set by hand: timers run up to here behind the last event
+    members: Members | None = None  # of an app with atomic batches of events from outside
 
     @property
     def count(self) -> int:

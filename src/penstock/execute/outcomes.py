@@ -86,6 +86,7 @@ class Outcomes:
         self._ts_type, self._id_type = self.schema.field(1).type, program.id_type()
         self._transactions = pa.array([t.name for t in program.transactions], pa.string())
         self._reasons = pa.array(reasons, pa.string())
+        self._arrive = np.array([event.order is not None for event in program.events], np.bool_)
         # Kind of event -> its transaction's number.
         self._numbers = np.zeros(max(len(program.events), 1), np.int32)
         for number, transaction in enumerate(program.transactions):
@@ -126,7 +127,7 @@ class Outcomes:
         first = steps.step == 0
         arrived = first if fired is None else first & (root < batch.count)
         if self._steps == "roots":
-            kept = first | (result.code != 0)
+            kept = first | (result.code != 0) | self._arrive[kind & (LATE - 1)]
             table, arrived = table.filter(pa.array(kept)), arrived[kept]
         return BatchOutcomes(table, ended, late, emitted, np.flatnonzero(arrived))
 

@@ -3,7 +3,9 @@
     state       {"Account": {("a",): {"balance": Dec}, ...}, ...}
     one round   an event and what it causes: body(event) -> convert what it returns -> checks; on an abort, put back
                 what it touched (rounds.py)
-    one batch   what is due of it and of what was held back, sorted by (ts, has an id, id, arrival), each as above
+    one batch   what is due of it and of what was held back, sorted by (ts, has an id, id, arrival), each as above, and
+                before each the timers that are due by then (timers.py); the members of an atomic batch at the place of
+                their last one, and what is short of some behind all
     one call    an event that runs now, after all that has run and before all that has not
 
 This is what every other way of running a batch must equal, so it is written to be read and not to
@@ -43,7 +45,7 @@ class Arrival:
 
     event: EventDef
     values: dict[str, Any]
-    place: tuple[Any, ...]  # ts, has an id, id, arrival: what events are ordered by
+    place: tuple[Any, ...]  # ts, has an id, id, arrival: what events are ordered by, and no two have one
 
     @property
     def ts(self) -> float:
@@ -118,7 +120,7 @@ class Reference:
                 self._called[key] = self._arrived
             number, one = self._arrived, self._arrival(definition, values, self._arrived)
             if reads:
-                rows, _ = self._round(definition, values, self._outcome(one), self._clock, flow.MOST_EMITS)
+                rows, _ = self._round(definition, [values], [self._outcome(one)], self._clock, flow.MOST_EMITS)
                 return self._told(rows[0])
             self._arrived += 1
             self._answers[number] = {}
@@ -138,9 +140,9 @@ class Reference:
         to = intake.moment(self.program, t)
         if to <= self._clock:
             return _table([], self.program.outcomes())
-        due, self._held = [o for o in self._held if o.ts <= to], [o for o in self._held if o.ts > to]
-        self._highest = max(self._highest, to)
-        return self._run([], sorted(due, key=lambda one: one.place), to)
+        due = self._whole(sorted([one for one in self._held if one.ts <= to], key=lambda one: one.place), to + 1)
+        self._held, self._highest = _without(self._held, due), max(self._highest, to)
+        return self._run([], due, to)
 
     def pending(self, event: Any) -> pa.Table:
         """The timers of an event that have not run, in the order in which they will."""
@@ -155,7 +157,7 @@ class Reference:
 
     @property
     def held(self) -> int:
-        """Events that a watermark holds back."""
+        """Events that wait: for a watermark, or for the rest of their atomic batch."""
         return len(self._held)
 
     def table(self, table: Any) -> pa.Table:
@@ -196,18 +198,22 @@ class Reference:
         """The next version. until: what the clock is set to behind it."""
         self.version += 1
         self._emitted = []
-        rows = []
+        ran = []
         for one in late:
-            rows.append(self._outcome(one) | {"step": 0, "status": "late"})
-            self._answer(one, rows[-1])
-        for one in due:
-            rows += self._run_timers(max(self._clock, one.ts))
-            ran, _ = self._round(one.event, one.values, self._outcome(one), self._clock, flow.MOST_EMITS)
-            self._answer(one, ran[0])
-            rows += ran
+            ran.append(((False, one.place), [self._outcome(one) | {"step": 0, "status": "late"}]))
+            self._answer(one, ran[-1][1][0])
+        for several in sorted(self._batches(due), key=self._turn):
+            before = self._run_timers(max(self._clock, *(one.ts for one in several)))
+            outcomes = [self._outcome(one) for one in several]
+            values = [one.values for one in several]
+            rows, _ = self._round(several[0].event, values, outcomes, self._clock, flow.MOST_EMITS)
+            self._answer(several[-1], rows[0])
+            ran.append((self._turn(several), before + rows))
+        rows = [row for _, some in sorted(ran, key=lambda one: one[0]) for row in some]
         rows += self._run_timers(max(self._clock, until))
         if self._steps == "roots":
-            rows = [row for row in rows if row["step"] == 0 or row["status"] != "committed"]
+            arrive = {t.name for t in self.program.transactions if t.event.order is not None}
+            rows = [r for r in rows if r["step"] == 0 or r["status"] != "committed" or r["transaction"] in arrive]
         self._versions[self.version] = _table(rows, self.program.outcomes())
         return self._versions[self.version]
 
@@ -221,15 +227,42 @@ class Reference:
         return told
 
     def _due(self, new: list[Arrival], watermark: int | None, flush: bool) -> tuple[list[Arrival], list[Arrival]]:
-        """What of a batch is late, and what runs now of it and of what was held, each in order; the rest is held."""
+        """What of a batch is late, and what runs now of it and of what was held, in order; the rest is held."""
         self._highest = max([self._highest, *(one.ts for one in new)])
         limit = self._highest if watermark is None or flush else self._highest - watermark
         frontier = _NEVER if watermark is None and not flush else self._clock
         late = [one for one in new if one.ts <= frontier]
         there = self._held + [one for one in new if one.ts > frontier]
-        due = [one for one in there if one.ts <= limit]
-        self._held = [one for one in there if one.ts > limit]
-        return sorted(late, key=lambda one: one.place), sorted(due, key=lambda one: one.place)
+        due = sorted([one for one in there if one.ts <= limit], key=lambda one: one.place)
+        due = due if flush else self._whole(due, self._highest)
+        self._held = _without(there, due)
+        return late, due
+
+    def _whole(self, due: list[Arrival], highest: float) -> list[Arrival]:
+        """Without what waits for other members of an atomic batch, or behind what does. highest: of this ts more may
+        come."""
+        sizes = self.program.batches
+        for place, one in enumerate(due):
+            if sizes.get(one.event.name) == "ts" and one.ts == highest:
+                due = due[:place]  # more of this ts may come, and all from here on has it
+                break
+        for name, size in sizes.items():
+            if isinstance(size, int):
+                members = [one for one in due if one.event.name == name]
+                due = _without(due, members[len(members) // size * size :])
+        return due
+
+    def _batches(self, due: list[Arrival]) -> list[list[Arrival]]:
+        """Each transaction's events, in order: one, or the members of an atomic batch."""
+        sizes = self.program.batches
+        out = [[one] for one in due if one.event.name not in sizes]
+        for name, size in sizes.items():
+            members = [one for one in due if one.event.name == name]
+            if isinstance(size, int):
+                out += [members[i : i + size] for i in range(0, len(members), size)]
+            else:
+                out += [[one for one in members if one.ts == ts] for ts in sorted({one.ts for one in members})]
+        return out
 
     def _outcome(self, one: Arrival) -> dict[str, Any]:
         transaction = self.program.transaction_of(one.event)
@@ -247,29 +280,37 @@ class Reference:
         assert order is not None
         return _EPOCH + first_ts(order) * _MICROSECOND if order.kind == "datetime" else first_ts(order)
 
+    def _turn(self, several: list[Arrival]) -> tuple[bool, tuple[Any, ...]]:
+        """When a transaction runs: at the place of its last event; what is short of members, in a flush, behind all."""
+        size = self.program.batches.get(several[0].event.name)
+        return isinstance(size, int) and len(several) < size, several[-1].place
+
     def _run_timers(self, to: float) -> list[dict[str, Any]]:
         """Move the clock to this time, and run the timers on the way; the rows of their outcomes."""
         rows, room = list[dict[str, Any]](), flow.MOST_EMITS
         while (timer := self._timers.take(self._value(to))) is not None:
             self._clock = _time(timer.at)
             outcome = {"ts": timer.at, "id": timer.id, "version": self.version}
-            more, on_the_way = self._round(timer.event, timer.values, outcome, to, room)
+            more, on_the_way = self._round(timer.event, [timer.values], [outcome], to, room)
             rows, room = rows + more, room - on_the_way
         self._clock = to
         self._rounds.expire(self._now())
         return rows
 
     def _round(
-        self, event: EventDef, values: dict[str, Any], outcome: dict[str, Any], until: float, room: int
+        self, event: EventDef, several: list[dict[str, Any]], outcomes: list[dict[str, Any]], until: float, room: int
     ) -> tuple[list[dict[str, Any]], int]:
-        """Run an event and all that it causes at this clock; the rows of their outcomes, and how many timers it set
-        that run up to `until`. room: how many these may be."""
-        clock = Clock(self._value(self._clock), self._value(until), room)
-        done = self._rounds.run(event, values, clock)
+        """Run a transaction's events and all that they cause at this clock; the rows of their outcomes, and how many
+        timers were set that run up to `until`. What is caused has the last one's ts and id. room: how many timers these
+        may be."""
+        clock, last = Clock(self._value(self._clock), self._value(until), room), outcomes[-1]
+        done = self._rounds.run(event, several, clock)
         for one in done.timers:
-            self._timers.set(one.event, one.values, one.at, outcome["id"])
-        self._emitted += [(out.event.name, {**outcome, **out.values, "step": out.step}) for out in done.outputs]
-        return [outcome | row for row in done.rows], sum(one.at <= clock.until for one in done.timers)
+            self._timers.set(one.event, one.values, one.at, last["id"])
+        self._emitted += [(out.event.name, {**last, **out.values, "step": out.step}) for out in done.outputs]
+        outcomes = outcomes + [last] * (len(done.rows) - len(outcomes))
+        rows = [outcome | row for outcome, row in zip(outcomes, done.rows, strict=True)]
+        return rows, sum(one.at <= clock.until for one in done.timers)
 
     def _now(self) -> Any:
         return self._value(self._clock)
@@ -291,6 +332,11 @@ class Reference:
 
 def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([pa.array([row.get(f.name) for row in rows], f.type) for f in schema], schema=schema)
+
+
+def _without(some: list[Arrival], others: list[Arrival]) -> list[Arrival]:
+    places = {one.place for one in others}
+    return [one for one in some if one.place not in places]
 
 
 def _time(ts: Any) -> int:

@@ -1,6 +1,7 @@
-"""The law of a round: one event that has arrived, and all that it causes.
+"""The law of a round: one event that has arrived, or an atomic batch of them, and all that it causes.
 
-    round   the event; then, again and again, the least (rank, number) of what was emitted and has not run
+    round   the event; then, again and again, the least (rank, number) of what was emitted and has not run; where its
+            transaction takes several, all of its type
     group   a transaction and the nested ones that it causes: one undo for all, the first abort ends it
 
 rank is a transaction's place in the order of emits (plan/flow.py), number the order of emission. What is emitted and
@@ -52,12 +53,13 @@ class Rounds:
         ranked = program.flow.ranked if program.flow is not None else self._bodies
         self._ranks = {name: rank for rank, name in enumerate(ranked)}
 
-    def run(self, event: EventDef, values: dict[str, Any], clock: Clock) -> Round:
+    def run(self, event: EventDef, several: list[dict[str, Any]], clock: Clock) -> Round:
+        """several: the values of one event, or of the members of a batch."""
         self.expire(clock.now)
         rows: list[dict[str, Any]] = []
         outputs: list[Emitted] = []
         timers: list[Emitted] = []
-        pending, emits = [Emitted(event, values)], 0
+        pending, emits = [Emitted(event, values) for values in several], 0
         while pending:
             left = clock.room - sum(one.at <= clock.until for one in timers)
             emitted = self._group(self._take_least(pending), rows, emits, replace(clock, room=left))
@@ -88,18 +90,20 @@ class Rounds:
         if clock is not None:
             self._written[name][key] = clock
 
-    def _group(self, root: Emitted, rows: list[dict[str, Any]], emits: int, clock: Clock) -> list[Emitted]:
-        """Run an event and the nested ones that it causes; what they emitted. emits: of the round, before this one."""
-        first, inside, emitted = len(rows), [root], list[Emitted]()
+    def _group(self, root: list[Emitted], rows: list[dict[str, Any]], emits: int, clock: Clock) -> list[Emitted]:
+        """Run a transaction and the nested ones that it causes; what they emitted. emits: of the round, before it."""
+        first, inside, emitted = len(rows), [*root], list[Emitted]()
         transaction = Transaction(self._tables, flow.MOST_EMITS - emits, clock)
         reason = None
         try:
             while inside:
-                one, before, step = self._take_least(inside), len(emitted), len(rows)
-                rows.append({"transaction": self._name(one), "step": step, "status": "committed"})
-                rows[-1] |= self._member(one, transaction)
+                several, before = self._take_least(inside), len(emitted)
+                name, steps = self._name(several[0]), range(len(rows), len(rows) + len(several))
+                rows += [{"transaction": name, "step": step, "status": "committed"} for step in steps]
+                returned = self._member(several, transaction)
+                rows[-len(several) :] = [row | returned for row in rows[-len(several) :]]
                 for event, values, at in transaction.emitted[before:]:
-                    emitted.append(Emitted(event, values, emits + len(emitted), step, at))
+                    emitted.append(Emitted(event, values, emits + len(emitted), steps[-1], at))
                 inside += [new for new in emitted[before:] if new.at is None and self._is_nested(new)]
         except Aborted as abort:
             reason = abort.reason
@@ -119,12 +123,15 @@ class Rounds:
         ]
         return []
 
-    def _member(self, one: Emitted, transaction: Transaction) -> dict[str, Any]:
-        """Run one event's body, and the checks of what it wrote; what it returned."""
+    def _member(self, several: list[Emitted], transaction: Transaction) -> dict[str, Any]:
+        """Run the body of one event, or of several, and the checks of what it wrote; what it returned."""
+        event = several[0].event
+        views = [EventView(event, one.values) for one in several]
         transaction.written.clear()
         token = objects.current.set(transaction)
         try:
-            returned = self._converted(self._bodies[one.event.name](EventView(one.event, one.values)))
+            body = self._bodies[event.name]
+            returned = self._converted(body(views if self._program.takes_several(event.name) else views[0]))
             self._check(transaction)
             return returned
         finally:
@@ -144,10 +151,16 @@ class Rounds:
                 if not check(transaction.existing(self._program.table(name), key)):
                     raise Aborted(text)
 
-    def _take_least(self, several: list[Emitted]) -> Emitted:
-        least = min(several, key=lambda one: (self._ranks[one.event.name], one.number))
-        several.remove(least)
-        return least
+    def _take_least(self, waiting: list[Emitted]) -> list[Emitted]:
+        """The least (rank, number), or all of that rank, where they are one batch; in order."""
+        least = min(waiting, key=lambda one: (self._ranks[one.event.name], one.number))
+        name = least.event.name
+        if not self._program.takes_several(name):
+            waiting.remove(least)
+            return [least]
+        taken = [one for one in waiting if one.event.name == name]
+        waiting[:] = [one for one in waiting if one.event.name != name]
+        return taken
 
     def _is_taken(self, one: Emitted) -> bool:
         return one.event.name in self._bodies

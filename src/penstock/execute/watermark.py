@@ -8,6 +8,9 @@ With a delay d, events run once their ts is at or below highest - d; what arrive
 outcome `late` and changes nothing. So the whole stream runs in event order as long as nothing comes more than d late.
 A flush lets nothing wait, and what it brings may be late. Without either, a batch runs all that it brings and all that
 is held, and nothing is late; the frontier moves with it all the same.
+
+Of what may run, the members of an atomic batch that is not whole yet are held as well (atomic_batches.py). A flush runs
+them.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import pyarrow as pa
 
 from penstock.declare.model import EventDef, Program
 from penstock.errors import StateError
+from penstock.execute.atomic_batches import whole
 from penstock.execute.intake import EventBatch
 from penstock.execute.order import times_of
 from penstock.state.arrow import times
@@ -42,8 +46,9 @@ class WatermarkBuffer(NamedTuple):
         return sum(table.num_rows for table in self.held.values())
 
     def holds_until(self, program: Program, to: int) -> bool:
-        """Whether an event is held whose time is not after this one."""
-        events = ((program.event(name), table) for name, table in self.held.items())
+        """Whether an event is held whose time is not after this one, and that waits for nothing but that."""
+        counted = {name for name, batch in program.batches.items() if batch != "ts"}
+        events = ((program.event(name), table) for name, table in self.held.items() if name not in counted)
         return any(int(times(table.column(e.order)).min()) <= to for e, table in events if e is not None and e.order)
 
     def ran(self, ts: int) -> WatermarkBuffer:
@@ -81,20 +86,26 @@ def release(
     judged = flush or delay is not None
     frontier, held, out, marks = buffer.frontier, [], [], []
     events = _with_held(program, events, buffer)
-    for one in events:
-        ts = times_of(one)
+    moments = [times_of(one) for one in events]
+    lates, runs = [], []
+    for one, ts in zip(events, moments, strict=True):
         before = buffer.held[one.event.name].num_rows if one.event.name in buffer.held else 0
         late = np.zeros(ts.size, np.bool_)
         if judged and buffer.frontier is not None:
             late[before:] = ts[before:] <= buffer.frontier
-        runs = np.zeros(ts.size, np.bool_) if limit is None else ts <= limit
-        keep = ~runs & ~late
+        lates.append(late)
+        runs.append(np.zeros_like(late) if limit is None else (ts <= limit) & ~late)
+    if program.batches and not flush:
+        # Behind a clock that is set by hand nothing comes at its time any more.
+        runs = whole(program, events, runs, highest if until is None else until + 1)
+    for one, ts, late, run in zip(events, moments, lates, runs, strict=True):
+        keep = ~run & ~late
         if keep.any():
-            held.append(_rows(one, keep))
-        now = runs | late
-        out.append(_rows(one, now))
+            held.append(one.where(keep))
+        now = run | late
+        out.append(one.where(now))
         marks.append(late[now] if late.any() else None)
-        done = ts[runs & ~late]
+        done = ts[run]
         if done.size:
             frontier = int(done.max()) if frontier is None else max(frontier, int(done.max()))
     return Released(out, marks, WatermarkBuffer(highest, frontier, _numbered(held)))
@@ -123,7 +134,7 @@ def without_late(events: list[EventBatch], late: list[Any] | None) -> list[Event
     """What a log of inputs has to run again."""
     if late is None:
         return events
-    return [one if mark is None else _rows(one, ~mark) for one, mark in zip(events, late, strict=True)]
+    return [one if mark is None else one.where(~mark) for one, mark in zip(events, late, strict=True)]
 
 
 def _numbered(held: list[EventBatch]) -> dict[str, pa.Table]:
@@ -160,9 +171,3 @@ def _with_held(program: Program, events: list[EventBatch], buffer: WatermarkBuff
 def _plain(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
     """The same types as what was held: a str may have come as a dictionary the one time only."""
     return table if schema is None else table.cast(schema)
-
-
-def _rows(one: EventBatch, wanted: Any) -> EventBatch:
-    if wanted.all():
-        return one
-    return EventBatch(one.event, one.table.filter(pa.array(wanted)).combine_chunks(), one.arrival[wanted])

@@ -17,7 +17,7 @@ class BatchReport:
     events: int
     committed: int
     late: int
-    held: int  # by a watermark, after this batch
+    held: int  # events that wait, after this batch: for a watermark, or for the rest of their atomic batch
     aborted: dict[str, int]  # by reason
     changes: int  # records written or deleted
     seconds: dict[str, float]  # by stage

@@ -11,7 +11,7 @@ from penstock.declare.objects import Udf
 from penstock.declare.types import DATETIME, FLOAT, Type
 from penstock.errors import DeclarationError
 from penstock.plan.flow import flow_of, only_reads, refuse_columns, refuse_timers
-from penstock.plan.ir import ROW, Block, CheckPlan, Plan, TransactionPlan
+from penstock.plan.ir import MEMBERS, ROW, Block, CheckPlan, Plan, TransactionPlan
 from penstock.plan.lower import Lowering
 from penstock.plan.passes import PASSES
 from penstock.plan.values import decimal_type, in_body
@@ -38,6 +38,8 @@ def lower_transaction(program: Program, definition: TransactionDef) -> Lowered:
     lowering = Lowering(
         body, event=definition.event, locals=_locals(body), tables=program.tables, events=program.events
     )
+    if definition.several:
+        lowering.members = lowering.value("members", MEMBERS)
     _lower(lowering)
     ops = tuple(lowering.ops)
     block = Block(definition.name, ops, body.source, body.function.__code__.co_firstlineno)

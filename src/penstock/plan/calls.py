@@ -123,13 +123,18 @@ def iterable(lo: Lowering, node: ast.expr) -> Iterated:
         case ast.Call(func=ast.Name() as name, args=args) if (
             names.static(lo, name) is zip and args and not node.keywords
         ):
+            if any(names.is_members(lo, a) for a in args):
+                lo.body.refuse(node, f"a list of events is looped over alone: for t in {lo.body.parameter}")
             lists = tuple(names.list_field(lo, a) for a in args)
         case ast.Call(func=ast.Name() as name, args=args) if names.static(lo, name) is range:
             return _range(lo, node, args)
         case ast.Attribute():
             lists = (names.list_field(lo, node),)
+        case ast.Name() if names.is_members(lo, node):
+            lists = (names.list_field(lo, node),)
         case _:
-            lo.body.refuse(node, "a loop runs over a list field, zip(e.xs, e.ys), range(n) or a table")
+            over = "a list field" if lo.members is None else f"'{lo.body.parameter}', a list field"
+            lo.body.refuse(node, f"a loop runs over {over}, zip(e.xs, e.ys), range(n) or a table")
     items = []
     for one in lists:
         item = one.type.item

@@ -16,10 +16,9 @@ def explain(plan: Plan) -> str:
     for check in plan.checks:
         out += ["", f'check {check.table} or "{check.text}"', *_block(check.block)]
     for transaction in plan.transactions:
-        nested = " nested" if plan.program.is_nested(transaction.event) else ""
-        out += ["", f"transaction {transaction.name}({transaction.event}){nested}", *_block(transaction.block)]
+        out += ["", _title(plan, transaction), *_block(transaction.block)]
         out += [f"  {line}" for line in _summary(plan, transaction)]
-    if plan.program.flow is not None:
+    if plan.program.flow is not None and plan.program.flow.emitted:
         out += ["", "rounds run " + ", ".join(plan.program.flow.ranked)]
         out += [f"output {event.name}" for event in plan.program.outputs()]
         out += _rounds(plan)
@@ -36,6 +35,13 @@ def _rounds(plan: Plan) -> list[str]:
     names = {t.event: t.name for t in plan.transactions}
     groups = [[names[member.event] + " …" * member.in_loop for member in group] for _, group in inlined.groups]
     return [f"one transaction {', '.join(group)}" for group in groups if len(group) > 1]
+
+
+def _title(plan: Plan, transaction: TransactionPlan) -> str:
+    program, event = plan.program, transaction.event
+    takes = f"list[{event}]" if program.takes_several(event) else event
+    batch = f" batch {program.batches[event]}" if event in program.batches else ""
+    return f"transaction {transaction.name}({takes}){batch}{' nested' if program.is_nested(event) else ''}"
 
 
 def _block(block: Block) -> list[str]:
@@ -62,7 +68,8 @@ def _line(op: Op) -> str:
         case "const":
             text = f"const {constant(op)}"
         case "field" | "list":
-            text = f"{op.code} {op.name}" + (' or abort "null ' + op.name + '"' if op.const else "")
+            of = f" of {args}" if args else ""
+            text = f"{op.code} {op.name}{of}" + (' or abort "null ' + op.name + '"' if op.const else "")
         case "item":
             text = f"item {op.const}"
         case "read" | "read_or" | "write":

@@ -13,7 +13,7 @@ from penstock.declare.body import MISSING
 from penstock.declare.types import BOOL
 from penstock.plan import calls, names, records, times
 from penstock.plan.numbers import arithmetic, compare, negate
-from penstock.plan.values import RecordRef, Unassigned, Val
+from penstock.plan.values import MemberRef, RecordRef, Unassigned, Val
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -28,6 +28,8 @@ def any_value(lo: Lowering, node: ast.expr) -> Val | RecordRef:
                 lo.body.refuse(
                     node, f"'{name}' may be unassigned here; assign it on every path, before line {binding.line}"
                 )
+            if isinstance(binding, MemberRef):
+                lo.body.refuse(node, f"'{name}' is an event, not a value; name one of its fields")
             return binding
         case ast.Name(id=name) if name in lo.locals:
             lo.body.refuse(node, f"'{name}' may be unassigned here; assign it first")
@@ -79,7 +81,8 @@ def _value(lo: Lowering, node: ast.expr) -> Val:
             return names.constant(lo, node.value, node)
         case ast.Name(id=name):
             if name == lo.body.parameter:
-                lo.body.refuse(node, f"'{name}' is not a value; name one of its fields")
+                what = "name one of its fields" if lo.members is None else "loop over it: it is a list of events"
+                lo.body.refuse(node, f"'{name}' is not a value; {what}")
             return names.global_value(lo, lo.body.lookup(name), name, node)
         case ast.Attribute():
             return _attribute(lo, node)
@@ -127,8 +130,9 @@ def _binary(lo: Lowering, node: ast.BinOp) -> Val:
 
 
 def _attribute(lo: Lowering, node: ast.Attribute) -> Val:
-    if isinstance(node.value, ast.Name) and node.value.id == lo.body.parameter and lo.event is not None:
-        return names.field(lo, node)
+    which = names.event(lo, node.value)
+    if which is not None:
+        return names.field(lo, node, which)
     found = names.static(lo, node)
     if found is not MISSING:
         return names.global_value(lo, found, ast.unparse(node), node)
@@ -148,7 +152,9 @@ def _not_a_table(lo: Lowering, base: ast.expr) -> str:
 
 def refuse_event(lo: Lowering, target: ast.Attribute) -> None:
     """Neither an event nor the record that a check looks at can be changed."""
-    if isinstance(target.value, ast.Name) and target.value.id == lo.body.parameter:
+    if not isinstance(target.value, ast.Name):
+        return
+    if target.value.id == lo.body.parameter or isinstance(lo.env.get(target.value.id), MemberRef):
         what = "an event cannot be changed" if lo.event is not None else "a check only looks; it cannot write"
         lo.body.refuse(target, what + "; use a local name")
 

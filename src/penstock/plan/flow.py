@@ -5,6 +5,9 @@
 A rank is a place in that graph: who emits comes before who is emitted (Kahn's order; of those that are ready, the first
 declared). So within a round everything runs behind all that may still cause it. A cycle would never end: it is refused.
 What is emitted with at= is a round of its own, so it has no part in this: a cycle through it takes time.
+
+A transaction that takes several events has a row of the outcomes for each of them, as a round has for each step. So an
+app with one runs in rounds too, whether or not it emits.
 """
 
 from __future__ import annotations
@@ -26,11 +29,11 @@ PENDING_COLUMNS = ("at", "id")
 
 
 def flow_of(program: Program, plans: Sequence[TransactionPlan]) -> Flow | None:
-    """None where nothing is emitted."""
+    """None where nothing is emitted, and each transaction takes one event."""
     edges = {plan.event: [op.name for op in emits(plan)] for plan in plans}
     timed = {op.name for plan in plans for op in emits(plan, "timer")}
     emitted = timed | {name for several in edges.values() for name in several}
-    if not emitted:
+    if not emitted and not any(t.several for t in program.transactions):
         return None
     in_order = [e.name for e in program.events if e.name in emitted]
     return Flow(_ranked(edges, plans), tuple(in_order), tuple(name for name in in_order if name in timed))
@@ -80,6 +83,8 @@ def refuse_timers(program: Program, plans: Sequence[TransactionPlan]) -> None:
         event = program.event(op.name)
         assert event is not None
         at = f"transaction '{plan.name}' ({plan.file}:{op.line}) emits '{op.name}' with at=, "
+        if program.takes_several(op.name):
+            raise DeclarationError(f"{at}but its transaction takes a list[{op.name}]; a timer is one event: take that")
         if program.transaction_of(event) is None:
             raise DeclarationError(f"{at}but no transaction takes it; declare one: def f(e: {op.name})")
         taken = [f.name for f in event.fields if f.name.lower() in PENDING_COLUMNS]
@@ -99,7 +104,8 @@ def refuse_columns(program: Program) -> None:
                 "already, of the event that caused it; give the field another name"
             )
     if program.flow is not None and any(name.lower() == "step" for name, _ in program.returns):
+        does = "emits events" if program.flow.emitted else "has a transaction of several events"
         raise DeclarationError(
-            f"app '{program.name}' emits events, so its outcomes have a column 'step' already; return that field by "
-            "another name"
+            f"app '{program.name}' {does}, so its outcomes have a column 'step' already; return that field by another "
+            "name"
         )

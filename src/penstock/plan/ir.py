@@ -28,6 +28,8 @@ from penstock.declare.objects import Udf
 from penstock.declare.types import Type
 
 ROW = Type("row")  # the place of a record in its table; negative where there is none
+MEMBER = Type("member")  # the place of an event among those of its type, where a transaction takes several
+MEMBERS = Type("list", item=MEMBER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +73,13 @@ _MISSING, _EXISTS, _NULL = ("missing {table}",), ("exists {table}",), ("null {na
 _THERE, _COLUMN, _RECORD = ("presence",), ("column",), ("presence", "column")
 
 OPERATIONS: dict[str, Traits] = {
-    # Values, and what the event gives. const, item: bound where they are used.
+    # Values, and what the event gives. const, item: bound where they are used. field, list: of the member that is their
+    # argument, where a transaction takes several events, which `members` are.
     "const": Traits("nothing", shared=True),
     "item": Traits("nothing"),
     "field": Traits("field", aborts=_NULL, conditional=True, shared=True, cheap=True, reads=("event",)),
     "list": Traits("list", aborts=_NULL, conditional=True, shared=True, reads=("event",)),
+    "members": Traits("members"),
     "len": Traits("{0}_n", cheap=True),
     # The clock; only a call may find that there is none yet.
     "now": Traits("now", aborts=("no clock yet",), conditional=True, shared=True, cheap=True),

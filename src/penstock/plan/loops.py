@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import BOOL, Type
 from penstock.plan import calls
-from penstock.plan.ir import Carry, Op
-from penstock.plan.values import Binding, Exit, Iterated, RecordRef, Unassigned, Val
+from penstock.plan.ir import MEMBER, Carry, Op
+from penstock.plan.values import Binding, Exit, Iterated, MemberRef, RecordRef, Unassigned, Val
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -139,9 +139,12 @@ class _Loop:
         if len(names) != count or not all(isinstance(n, ast.Name) for n in names):
             what = f"{count} value(s)" if table is None else "one record"
             self.lo.body.refuse(target, f"this loop gives {what} a turn; name as many")
-        given: Sequence[Val | RecordRef]
+        given: Sequence[Binding]
         items = tuple(self.lo.value("item", t, node=self.node, const=k, guard=None) for k, t in enumerate(types))
-        given = items if table is None else [RecordRef(table, items, optional=False)]
+        if table is None:
+            given = [MemberRef(one) if one.type == MEMBER else one for one in items]
+        else:
+            given = [RecordRef(table, items, optional=False)]
         for name, one in zip(names, given, strict=True):
             self.lo.store(name, one)
 
@@ -165,8 +168,8 @@ class _Loop:
         lo.path = None
         for name, first in self.carried.items():
             if any(not _alike(first, end.env[name]) for end in ends):
-                what = f"'{name}' changes between a value and a record in this loop; use two names"
-                lo.body.refuse(self.node, what)
+                several = "a value, a record and an event" if lo.members is not None else "a value and a record"
+                lo.body.refuse(self.node, f"'{name}' changes between {several} in this loop; use two names")
         # Every path may abort: then the turn has no end at all, and nothing carries on.
         nexts = {n: _flat(ends[0].env[n] if ends else lo.env[n]) for n in self.carried}
         for end in ends[1:]:

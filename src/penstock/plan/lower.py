@@ -25,7 +25,7 @@ from penstock.declare.types import BOOL, Type
 from penstock.plan import calls, expressions, loops, names
 from penstock.plan.ir import Op
 from penstock.plan.numbers import arithmetic
-from penstock.plan.values import Binding, Exit, Mismatch, RecordRef, Unassigned, Val, meet, unscaled
+from penstock.plan.values import Binding, Exit, MemberRef, Mismatch, RecordRef, Unassigned, Val, meet, unscaled
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class _Place:
 class Lowering:
     body: Body
     event: EventDef | None = None  # a transaction's event
+    members: Val | None = None  # all events of a transaction that takes several
     table: TableDef | None = None  # a check's table
     ops: list[Op] = field(default_factory=list)
     env: dict[str, Binding] = field(default_factory=dict)
@@ -137,14 +138,15 @@ class Lowering:
         else:
             self.store(target, expressions.any_value(self, value))
 
-    def store(self, target: ast.expr, binding: Val | RecordRef) -> None:
+    def store(self, target: ast.expr, binding: Val | RecordRef | MemberRef) -> None:
         match target:
             case ast.Name(id=name):
                 if name == self.body.parameter:
-                    self.body.refuse(target, f"'{name}' is the event; use another name")
+                    what = "the event" if self.members is None else "the list of events"
+                    self.body.refuse(target, f"'{name}' is {what}; use another name")
                 self.env[name] = binding
             case ast.Attribute():
-                if isinstance(binding, RecordRef):
+                if not isinstance(binding, Val):
                     self.body.refuse(target, "a column holds a value, not a record; store its key")
                 expressions.write_column(self, target, binding)
             case ast.Subscript():
@@ -219,6 +221,8 @@ class Lowering:
             return next((x for x in (a, b) if isinstance(x, Unassigned)), Unassigned(getattr(node, "lineno", 0)))
         if a == b:
             return a
+        if isinstance(a, MemberRef) or isinstance(b, MemberRef):
+            self.body.refuse(node, f"'{name}' is an event on one path and something else on another; use two names")
         if isinstance(a, RecordRef) or isinstance(b, RecordRef):
             return self.join_records(node, name, test, a, b)
         return self.select(node, f"'{name}'", test, a, b)

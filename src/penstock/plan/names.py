@@ -29,7 +29,7 @@ from penstock.declare.types import (
     is_text,
     to_python,
 )
-from penstock.plan.values import Val, decimal_type, in_body, scale_of, unscaled
+from penstock.plan.values import MemberRef, Val, decimal_type, in_body, scale_of, unscaled
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -115,7 +115,27 @@ def static(lo: Lowering, node: ast.expr) -> Any:
     return MISSING
 
 
-def field(lo: Lowering, node: ast.Attribute) -> Val:
+def is_members(lo: Lowering, node: ast.expr) -> bool:
+    """Whether it is the list of events that a transaction takes."""
+    return lo.members is not None and isinstance(node, ast.Name) and node.id == lo.body.parameter
+
+
+def event(lo: Lowering, node: ast.expr) -> tuple[Val, ...] | None:
+    """Of an event: which member it is, where a transaction takes several; None where it is no event."""
+    if not isinstance(node, ast.Name) or lo.event is None:
+        return None
+    found = lo.env.get(node.id)
+    if isinstance(found, MemberRef):
+        return (found.member,)
+    if node.id != lo.body.parameter:
+        return None
+    if lo.members is not None:
+        lo.body.refuse(node, f"'{node.id}' is a list of events; loop over it, and name the fields of each: for t in …")
+    return ()
+
+
+def field(lo: Lowering, node: ast.Attribute, which: tuple[Val, ...]) -> Val:
+    """which: as `event` gives it."""
     assert lo.event is not None
     found = lo.event.field(node.attr)
     if found is None:
@@ -124,13 +144,15 @@ def field(lo: Lowering, node: ast.Attribute) -> Val:
     if found.type.item is not None:
         lo.body.refuse(node, f"'{node.attr}' is a list; loop over it, or take its len()")
     may_be_null = node.attr not in (lo.event.order, lo.event.id)
-    return lo.value("field", in_body(found.type), node=node, name=node.attr, const=may_be_null)
+    return lo.value("field", in_body(found.type), *which, node=node, name=node.attr, const=may_be_null)
 
 
 def list_field(lo: Lowering, node: ast.expr) -> Val:
-    match node:
-        case ast.Attribute(value=ast.Name(id=name), attr=attr) if lo.event is not None and name == lo.body.parameter:
-            found = lo.event.field(attr)
-            if found is not None and found.type.item is not None:
-                return lo.value("list", found.type, node=node, name=attr, const=True)
+    if lo.members is not None and is_members(lo, node):
+        return lo.members
+    if isinstance(node, ast.Attribute) and (which := event(lo, node.value)) is not None:
+        assert lo.event is not None
+        found = lo.event.field(node.attr)
+        if found is not None and found.type.item is not None:
+            return lo.value("list", found.type, *which, node=node, name=node.attr, const=True)
     lo.body.refuse(node, "this must be a list field of the event")

@@ -1,4 +1,4 @@
-"""Values of a plan as a person would write them: e.src, e.items[*], 99.50, (e.a + 1)."""
+"""Values of a plan as a person would write them: e.src, e.items[*], 99.50, (e.a + 1); of several events e[*].src."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Texts:
             return f"%{value}"
         match op.code:
             case "field":
-                return f"e.{op.name}"
+                return f"{self.event_of(op)}.{op.name}"
             case "const":
                 return constant(op)
             case "convert":
@@ -31,19 +31,26 @@ class Texts:
                 loop = self.items[value]
                 if loop.code == "scan":
                     return "*"
-                return f"e.{self.ops[loop.args[op.const]].name}[*]" if loop.code == "each" else "range[*]"
+                return f"{self.list_of(self.ops[loop.args[op.const]])}[*]" if loop.code == "each" else "range[*]"
             case _ if "column" in op.traits.reads:
                 row = self.ops[op.args[0]]
                 return f"{op.table}[{self.join(row.args)}].{op.name}" if row.code != "self" else f"self.{op.name}"
             case "call":
                 return f"{op.name}({self.join(op.args)})"
             case "len":
-                return f"len(e.{self.ops[op.args[0]].name})"
+                return f"len({self.list_of(self.ops[op.args[0]])})"
             case "neg" | "abs":
                 return f"{'-' if op.code == 'neg' else 'abs'}({self.of(op.args[0])})"
             case _ if op.traits.sign and not op.traits.compares:
                 return f"({self.of(op.args[0])} {op.traits.sign} {self.of(op.args[1])})"
         return f"%{value}"
+
+    def list_of(self, op: Op) -> str:
+        return "e" if op.code == "members" else f"{self.event_of(op)}.{op.name}"
+
+    def event_of(self, op: Op) -> str:
+        """Which event a field is of: the one that there is, or one of several."""
+        return self.of(op.args[0]) if op.args else "e"
 
 
 def constant(op: Op) -> str:

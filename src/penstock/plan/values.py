@@ -2,6 +2,7 @@
 
     Val        one value of the plan: its number and type; a literal also knows its constant
     RecordRef  a record in a local name: its table and key, never a row
+    MemberRef  one of the events of a transaction that takes several
 
 A literal bends: 0 may meet a decimal or a float. The value is then loose, which bars arithmetic
 where Python, holding the literal as it was written, would reach another result (docs/SEMANTICS.md,
@@ -49,13 +50,20 @@ class Iterated:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberRef:
+    """A name that a loop over several events gives to each in turn."""
+
+    member: Val
+
+
+@dataclass(frozen=True, slots=True)
 class Unassigned:
     """A name that some path leaves unassigned."""
 
     line: int
 
 
-Binding = Val | RecordRef | Unassigned
+Binding = Val | RecordRef | MemberRef | Unassigned
 
 
 @dataclass(frozen=True, slots=True)

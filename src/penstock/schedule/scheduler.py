@@ -25,6 +25,7 @@ from penstock.schedule.policy import LOCKING, Policy, RunSummary
 
 EMITS = "its transactions emit events, and what one event causes runs before the next event does"
 EXPIRE = "its records expire by the clock, which moves from event to event"
+SEVERAL = "one of its transactions takes several events, and only the serial loop runs such a transaction"
 
 
 class Scheduler:
@@ -40,7 +41,9 @@ class Scheduler:
         self.groups = [(kinds, Adaptive(kernel, self.executors, self.costs)) for kinds in groups(kernel.plan)]
         # Why the app runs serially under every policy; empty where it need not.
         self.serial = ""
-        if program.flow is not None:
+        if program.flow is not None and not program.flow.emitted:
+            self.serial = SEVERAL
+        elif program.flow is not None:
             self.serial = f"{EMITS}; only groups run by a graph, but {kernel.serial_since}"
         elif any(table.ttl is not None for table in program.tables):
             self.serial = EXPIRE

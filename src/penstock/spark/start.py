@@ -110,7 +110,7 @@ def start(
         if idle_after is not None:
             opened.idle = Idle(partial(batch.go_on, opened), idle_after, delay or 0)
             opened.idle.start()
-    drains = delay is not None and bool({"availableNow", "once"} & set(trigger or {}))
+    drains = (delay is not None or bool(program.batches)) and bool({"availableNow", "once"} & set(trigger or {}))
     if not (local or drains):
         return query
     drain = batch.drain if local else partial(_drain_remotely, batch)

@@ -6,7 +6,7 @@ written:$Expire      timers of an event that it set, and likewise those that hav
 event:Transfer       the batch's events, with their arrival          (log="input")
 aged:Account         when those that it wrote were written, by the clock, where records have a ttl; in snapshots too
 load:Account         rows of a load
-held:Transfer        events that a watermark holds back (stream.py), in snapshots too
+held:Transfer        events that wait (stream.py), in snapshots too
 outcomes             what became of every event (outcome_codec.py)
 emitted:Alert        events that went out (outcome_codec.py)
 

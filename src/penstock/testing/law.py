@@ -33,11 +33,12 @@ def check(
     watermark: int | None = None,
 ) -> list[pa.Table]:
     """Assert that engine and reference agree on every outcome and record; the outcomes of each batch. One event in the
-    place of a batch is called. With a watermark all batches have it, and a flush behind them is the last batch."""
+    place of a batch is called. With a watermark all batches have it. Where that, or an atomic batch, holds events, a
+    flush behind them is the last batch."""
     given: list[tuple[Any, dict[str, Any]]] = [
         (batch if isinstance(batch, Mapping | Event) else list(batch), {"watermark": watermark}) for batch in batches
     ]
-    if watermark is not None:
+    if watermark is not None or app.program.batches:
         given.append(([], {"flush": True}))
     out = []
     with app.open() as engine, app.reference() as reference:

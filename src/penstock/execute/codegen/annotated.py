@@ -42,6 +42,8 @@ def _legend(plan: Plan, layout: Layout) -> Iterator[str]:
         yield f"# e{n}_, ok{n}_, at{n}_: {event.name}'s fields, whether they are given, where each list begins"
     if program.flow is not None:
         yield "# b is the event that arrived, k the kind of event that runs, j its row, i its row of the outcomes."
+        if any(t.several for t in program.transactions):
+            yield "# more: how many events its transaction takes besides, which are those before it."
         for name in program.flow.emitted:
             n = program.kind(name)
             yield f"# q{n}_n, q{n}_head: how many {name} the queue holds, and how many of them have run"

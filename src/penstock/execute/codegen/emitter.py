@@ -179,7 +179,7 @@ class Emitter:
 
     def zeros(self, out: Source, op: Op) -> None:
         """Define what an operation makes, in case its guard does not hold."""
-        if op.code == "list":
+        if op.type is not None and op.type.kind == "list":
             out.line(f"{self.val(op.id)}_at = 0")
             out.line(f"{self.val(op.id)}_n = 0")
         elif op.type == ROW:
@@ -207,13 +207,22 @@ class Emitter:
     def field(self, out: Source, op: Op) -> None:
         if op.const:
             self.null_test(out, op)
-        out.line(f"{self.val(op.id)} = e{self.event}_{op.name}[j]")
+        out.line(f"{self.val(op.id)} = e{self.event}_{op.name}[{self.lies(op)}]")
 
     def list_field(self, out: Source, op: Op) -> None:
         self.null_test(out, op)
-        v, at = self.val(op.id), f"at{self.event}_{op.name}"
-        out.line(f"{v}_at = np.int64({at}[j])")
-        out.line(f"{v}_n = np.int64({at}[j + ONE]) - {v}_at")
+        v, at, place = self.val(op.id), f"at{self.event}_{op.name}", self.lies(op)
+        out.line(f"{v}_at = np.int64({at}[{place}])")
+        out.line(f"{v}_n = np.int64({at}[{place} + ONE]) - {v}_at")
+
+    def members(self, out: Source, op: Op) -> None:
+        v = self.val(op.id)
+        out.line(f"{v}_at = np.int64(j) - more{self.note('the events of this transaction: the first, and how many')}")
+        out.line(f"{v}_n = more + 1")
+
+    def lies(self, op: Op) -> str:
+        """Where a field lies: at the event, or at the member that it is of."""
+        return f"np.uint64({self.val(op.args[0])})" if op.args else "j"
 
     def now(self, out: Source, op: Op) -> None:
         if op.const:
@@ -253,7 +262,7 @@ class Emitter:
 
     def null_test(self, out: Source, op: Op) -> None:
         name = f"ok{self.event}_{op.name}"
-        self.abort(out, f"any_{name} and not {name}[j]", f"null {op.name}")
+        self.abort(out, f"any_{name} and not {name}[{self.lies(op)}]", f"null {op.name}")
 
     def returned(self, out: Source, op: Op) -> None:
         if op.name in self.fields and self.cutter.long:
@@ -325,7 +334,8 @@ class Emitter:
             empty = len(out.lines)
             for item in (o for o in op.body if o.code == "item"):
                 source = op.args[item.const]
-                out.line(f"{self.val(item.id)} = {self.lists[source]}[{self.val(source)}_at + {turn}]")
+                place = f"{self.val(source)}_at + {turn}"
+                out.line(f"{self.val(item.id)} = {f'{self.lists[source]}[{place}]' if source in self.lists else place}")
             self.ops(out, op.body)
             self.next_turn(out, op)
             if len(out.lines) == empty:
@@ -369,6 +379,7 @@ EMIT: dict[str, Callable[[Emitter, Source, Op], None]] = {
     "field": Emitter.field,
     "list": Emitter.list_field,
     "now": Emitter.now,
+    "members": Emitter.members,
     "abort": Emitter.stop,
     "return": Emitter.returned,
     "udf": Emitter.udf,

@@ -12,6 +12,7 @@ something is full the whole round is undone, and runs again.
 Names besides those of program.py: b the event that has arrived, i a row of the outcomes, k a kind of event, j its row;
 q3_n and q3_head: how many event 3's queue holds, and how many of them have run; round and group: the row that it began
 with; log_group, emits_group, d0_group, q3_group: how things stood when the group began, …_round: when the round did.
+Where a transaction takes several events, members.py has more.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from penstock.execute.codegen.layout import (
     scan_arguments,
     table_arguments,
 )
+from penstock.execute.codegen.members import Several
 from penstock.execute.codegen.program import InPlace
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
@@ -50,9 +52,10 @@ class Rounds(InPlace):
         self.others = [program.kind(name) for name in taken if not program.is_nested(name)]
         self.tables = range(len(program.stored))
         self.root = "b"  # what a row of the outcomes says of it
+        self.several = Several(plan)
 
     def arguments(self) -> tuple[Argument, ...]:
-        return (*FIXED, *ROUNDS, *self.own_arguments())
+        return (*FIXED, *ROUNDS, *self.several.arguments, *self.own_arguments())
 
     def own_arguments(self) -> list[Argument]:
         program = self.plan.program
@@ -79,6 +82,10 @@ class Rounds(InPlace):
 
     def round(self, out: Source) -> None:
         """Run event b and all that it causes. Where something is full, nothing has happened, and the function ends."""
+        self.several.skip(out)
+        self.one_round(out)
+
+    def one_round(self, out: Source) -> None:
         self.begin_round(out)
         self.begin_group(out)
         out.line("while True:")
@@ -102,6 +109,7 @@ class Rounds(InPlace):
         """The event that has arrived."""
         out.line("k = np.int64(kind[b])")
         out.line("j = np.uint64(pos[b])")
+        self.several.begin(out)
         if self.plan.uses_clock:
             out.line("now = clock[b]")
 
@@ -117,6 +125,7 @@ class Rounds(InPlace):
     def step(self, out: Source) -> None:
         out.line("c = 0")
         out.line("nt = 0")
+        self.several.step(out)
         out.line("if i >= room[0]:")
         with out.indented():
             out.line(f"info[0] = {FULL_ROWS}")
@@ -129,6 +138,7 @@ class Rounds(InPlace):
         out.line("row_kind[i] = k")
         out.line(f"row_root[i] = {self.root}")
         out.line("row_step[i] = i - round")
+        self.several.rows(out, self.root)
         out.line("i += 1")
         self.next_of(out, self.nested)
         self.begin_group(out)
@@ -171,8 +181,7 @@ class Rounds(InPlace):
             out.line(f"if q{k}_head < q{k}_n:{self.emitter.note(self.plan.program.events[k].name)}")
             with out.indented():
                 out.line(f"k = {k}")
-                out.line(f"j = np.uint64(q{k}_head)")
-                out.line(f"q{k}_head += 1")
+                self.several.next_of(out, k)
                 out.line("continue")
 
     def store_counts(self, out: Source) -> None:

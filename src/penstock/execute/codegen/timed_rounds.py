@@ -51,6 +51,7 @@ class TimedRounds(Rounds):
 
     def round(self, out: Source) -> None:
         """Run the timers that are due, and then event b."""
+        self.several.skip(out)
         out.line("until = clock[b]")
         out.line("while True:")
         with out.indented():
@@ -58,7 +59,7 @@ class TimedRounds(Rounds):
             out.line(f"if not timer and kind[b] == {NOBODY}:{self.emitter.note('timers alone run up to here')}")
             with out.indented():
                 out.line("break")
-            super().round(out)
+            self.one_round(out)
             out.line("for s in range(set_n):")
             with out.indented():
                 out.line("s_.rise(heap_at, heap_number, heap_kind, heap_row, heap_n)")
@@ -94,6 +95,7 @@ class TimedRounds(Rounds):
             out.line("x = np.uint64(heap_row[0])")
             out.line("now = heap_at[0]")
             out.line("root = -1 - fired_n")
+            self.several.begin(out, timer=True)
             word = "if"
             for kind in self.timed:
                 out.line(f"{word} k == {kind}:{self.emitter.note(self.plan.program.events[kind].name)}")
@@ -107,6 +109,7 @@ class TimedRounds(Rounds):
             out.line("x = np.uint64(0)")
             out.line("now = until")
             out.line("root = np.int64(b)")
+            self.several.begin(out)
             if self.has_ids:
                 out.line("root_id = ids[b]")
                 out.line("root_named = named[b]")
