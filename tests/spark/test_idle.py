@@ -127,6 +127,34 @@ def test_what_goes_wrong_beside_the_stream_is_told_by_the_next_batch_or_at_the_e
         stage.idle.close()
 
 
+def test_a_stream_that_stays_idle_does_not_keep_its_log_for_ever(tmp_path: Path) -> None:
+    from penstock.publish.files import OutcomeFiles
+    from penstock.spark import databases
+    from penstock.spark.batch import MicroBatch
+
+    ts, second = datetime.datetime(2024, 2, 29, 12, tzinfo=UTC), datetime.timedelta(seconds=1)
+    spec = databases.spec(hall.plan, tmp_path / "state", retain=2, snapshot_every=1, background=False)
+    batch = MicroBatch(spec, OutcomeFiles(str(tmp_path / "out"), spec.path), None)
+    opened = databases.reserve(spec)
+    try:
+        db = opened.database
+        db.keep_from(1)  # as long as Spark may send it again
+        db.run([Book(ts=ts + k * second, id=f"{k}", seat=f"{k}") for k in range(12)], id=0, source="s", offsets="0")
+        for k in range(12):
+            if k == 6:
+                (tmp_path / "state" / "checkpoint" / "commits").mkdir(parents=True)
+                (tmp_path / "state" / "checkpoint" / "commits" / "0").write_text("v1")
+            if k <= 6:
+                assert db.outcomes(1).num_rows == 12
+            batch.go_on(opened, ts + MINUTE + k * second)
+        assert db.version == 13
+        with pytest.raises(ps.StateError, match="not retained"):
+            db.outcomes(1)
+    finally:
+        databases.release(spec.path)
+    assert [(row[1], row[2]) for row in brief(tmp_path / "out")][12:] == [("expire", f"{k}") for k in range(12)]
+
+
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")
 def test_timers_and_held_events_run_on_an_idle_stream(spark: Any, tmp_path: Path) -> None:

@@ -97,6 +97,9 @@ class MicroBatch:
             opened.database.advance(t)
             opened.flush()
             opened.outcomes.wait()
+            last = opened.database.last_id
+            if last is None or last_done(self.spec.path) == last:
+                opened.database.keep_from(None)  # all is in files, and Spark does not send that batch again
 
     def drain(self, spark: Any) -> None:
         """Run what is held back, now that all there was has been read."""

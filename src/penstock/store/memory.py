@@ -61,7 +61,7 @@ class MemoryStore:
         request: BatchRequest,
         notes: dict[str, Any],
     ) -> Any:
-        return outcomes, stream, request.id, notes.get("cause") == CALL
+        return outcomes, stream, request.id, notes.get("cause") == CALL or request.until is not None
 
     def commit(self, prepared: Any) -> None:
         outcomes, self.stream, id, called = prepared
