@@ -3,6 +3,7 @@
     state       {"Account": {("a",): {"balance": Dec}, ...}, ...}
     one round   an event and what it causes: body(event) -> convert what it returns -> checks; on an abort, put back
                 what it touched (rounds.py)
+    windows     lists of rows beside the tables (windows.py)
     one batch   what is due of it and of what was held back, sorted by (ts, has an id, id, arrival), each as above
 
 This is what every other way of running a batch must equal, so it is written to be read and not to
@@ -28,7 +29,7 @@ from penstock.errors import InputError
 from penstock.execute import intake
 from penstock.execute.request import BatchRequest
 from penstock.execute.rounds import Rounds
-from penstock.execute.uncompiled import Key, Row
+from penstock.execute.uncompiled import EPOCH, MICROSECOND, Key, Row
 from penstock.execute.values import convert, lift, lower
 from penstock.state.sql import read
 
@@ -46,7 +47,6 @@ class Arrival:
         return int(self.place[0])
 
 
-_EPOCH, _MICROSECOND = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC), datetime.timedelta(microseconds=1)
 _NEVER = float("-inf")  # before every ts
 
 
@@ -173,7 +173,7 @@ class Reference:
         if self._clock == _NEVER:
             return None
         is_time = self.program.order_type() == DATETIME
-        return _EPOCH + int(self._clock) * _MICROSECOND if is_time else int(self._clock)
+        return EPOCH + int(self._clock) * MICROSECOND if is_time else int(self._clock)
 
     def _definition(self, table: Any) -> TableDef:
         wanted = table.definition if isinstance(table, objects.Table) else table
@@ -189,4 +189,4 @@ def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
 
 def _time(ts: Any) -> int:
     """A place in time as the number that watermarks count in."""
-    return (ts - _EPOCH) // _MICROSECOND if isinstance(ts, datetime.datetime) else int(ts)
+    return (ts - EPOCH) // MICROSECOND if isinstance(ts, datetime.datetime) else int(ts)

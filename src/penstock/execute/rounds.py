@@ -18,6 +18,7 @@ from penstock.declare.model import EventDef, Program
 from penstock.errors import Aborted
 from penstock.execute.uncompiled import EventView, Key, Row, Transaction, uncompiled
 from penstock.execute.values import convert, lower
+from penstock.execute.windows import Windows
 from penstock.plan.flow import MOST_EMITS
 
 
@@ -34,6 +35,7 @@ class Emitted:
 class Rounds:
     def __init__(self, program: Program, tables: dict[str, dict[Key, Row]]) -> None:
         self._program, self._tables = program, tables
+        self._windows = Windows(program, uncompiled)
         self._bodies = {t.event.name: uncompiled(t.function) for t in program.transactions}
         self._checks = {t.name: [(c.text, uncompiled(c.function)) for c in t.checks] for t in program.tables}
         self._returns = dict(program.returns)
@@ -55,7 +57,7 @@ class Rounds:
     def _group(self, root: Emitted, rows: list[dict[str, Any]], emits: int, clock: Any) -> list[Emitted]:
         """Run an event and the nested ones that it causes; what they emitted. emits: of the round, before this one."""
         first, inside, emitted = len(rows), [root], list[Emitted]()
-        transaction = Transaction(self._tables, MOST_EMITS - emits, clock)
+        transaction = Transaction(self._tables, self._windows, MOST_EMITS - emits, clock)
         reason = None
         try:
             while inside:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.declare import objects
 from penstock.declare.types import BOOL, FLOAT, INT, Type
-from penstock.plan import builtins, emits, expressions, names, times
+from penstock.plan import builtins, emits, expressions, names, times, windows
 from penstock.plan.values import Val, decimal_type
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def statement(lo: Lowering, node: ast.Call) -> None:
         lo.emit("abort", name=text, node=node, guard=lo.both(lo.path, lo.negated(holds.id)))
     elif function is objects.emit:
         emits.lower(lo, node)
+    elif windows.statement(lo, node):
+        return
     else:
         expressions.any_value(lo, node)
 
@@ -57,6 +59,9 @@ def _arguments(lo: Lowering, node: ast.Call, *names: str) -> list[ast.expr]:
 
 
 def call(lo: Lowering, node: ast.Call) -> Val:
+    of_window = windows.call(lo, node)
+    if of_window is not None:
+        return of_window
     function = names.static(lo, node.func)
     row = builtins.find(function)
     if node.keywords and (isinstance(function, objects.Udf) or (row is not None and not row.named)):

@@ -23,11 +23,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.declare.model import Program, TableDef
+from penstock.declare.model import Program, TableDef, WindowDef
 from penstock.declare.objects import Udf
 from penstock.declare.types import Type
 
 ROW = Type("row")  # the place of a record in its table; negative where there is none
+RANGE = Type("rows")  # rows of a window: whose, the number of the first, and the number behind the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ class Traits:
     cheap: bool = False  # run rather than guarded, where it cannot abort
     pure: bool = True  # nobody sees whether it ran but those who use its value
     loop: bool = False
-    takes: str = ""  # "key": its first arguments are a key; "row": its first one is a row
-    # "event": a field; "column": a value of a record; "presence": whether there is a record
+    takes: str = ""  # "key": its first arguments are a key; "row": its first one is a row; "window": rows of a window
+    # "event": a field; "column": a value of a record; "presence": whether there is a record; "rows": those of a window
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()  # likewise
     access: str = ""  # what a schedule calls it
@@ -66,7 +67,7 @@ _BY_ZERO = ("division by zero", "overflow")
 _OVERFLOW = ("overflow",)
 _TOO_MANY = ("too many events",)
 _MISSING, _EXISTS, _NULL = ("missing {table}",), ("exists {table}",), ("null {name}",)
-_THERE, _COLUMN, _RECORD = ("presence",), ("column",), ("presence", "column")
+_THERE, _COLUMN, _RECORD, _ROWS = ("presence",), ("column",), ("presence", "column"), ("rows",)
 
 OPERATIONS: dict[str, Traits] = {
     # Values, and what the event gives. const, item: bound where they are used.
@@ -113,6 +114,15 @@ OPERATIONS: dict[str, Traits] = {
     "read": Traits("record", takes="row", reads=_COLUMN, access="read"),
     "read_or": Traits("record", takes="row", reads=_RECORD, access="read"),
     "write": Traits("record", pure=False, takes="row", writes=_COLUMN, access="write"),
+    # Windows. seen: of a record of the hidden table and the clock, if it is of time; entered, expired: of an add.
+    "seen": Traits("seen", takes="window", reads=_ROWS),
+    "window_add": Traits("window_add", retries=True, pure=False, takes="window", reads=_ROWS, writes=_ROWS),
+    "entered": Traits("slid", takes="window"),
+    "expired": Traits("slid", takes="window"),
+    "window_len": Traits("{0}_b - {0}_a", cheap=True),
+    "window_sum": Traits("window_sum", aborts=_OVERFLOW, fits=("float",), takes="window", reads=_ROWS),
+    "window_min": Traits("window_best", takes="window", reads=_ROWS),
+    "window_max": Traits("window_best", takes="window", reads=_ROWS),
     # Control.
     "abort": Traits("abort", aborts=("{name}",), pure=False),
     "return": Traits("return", pure=False),
@@ -120,6 +130,7 @@ OPERATIONS: dict[str, Traits] = {
     "emit": Traits("emit", aborts=_TOO_MANY, retries=True, pure=False),
     "each": Traits("loop", pure=False, loop=True),
     "range": Traits("loop", pure=False, loop=True),
+    "rows": Traits("loop", pure=False, loop=True, takes="window", reads=_ROWS),
 }
 
 
@@ -144,7 +155,8 @@ class Op:
     table: str = ""
     name: str = ""  # a column, a field, a reason, a function, an event
     # const: the value; field, list: whether it may be null; now: whether there may be none; call: whether it may
-    # overflow; item: which list; range: the step; insert: how many of its arguments are the key
+    # overflow; item: which list, or which column of a window's row; range: the step; insert: how many of its arguments
+    # are the key; window_sum: whether of what is seen, of which the sum is kept
     const: Any = None
     body: tuple[Op, ...] = ()  # loops
     carries: tuple[Carry, ...] = ()  # loops
@@ -218,14 +230,31 @@ class CheckPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowPlan:
+    definition: WindowDef
+    table: TableDef  # hidden: where each key's rows lie (plan/windows.py)
+    summed: tuple[int, ...]  # the columns whose sums are kept
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     program: Program
     transactions: tuple[TransactionPlan, ...]
     checks: tuple[CheckPlan, ...]
     udfs: tuple[tuple[str, Udf], ...] = ()
+    windows: tuple[WindowPlan, ...] = ()
+
+    @property
+    def tables(self) -> tuple[TableDef, ...]:
+        """The user's, and behind them the windows' hidden ones."""
+        return (*self.program.tables, *(w.table for w in self.windows))
 
     def table(self, name: str) -> TableDef:
-        return self.program.table(name)
+        return next(t for t in self.tables if t.name == name)
+
+    def window(self, table: str) -> WindowPlan | None:
+        """The window that a hidden table is of."""
+        return next((w for w in self.windows if w.table.name == table), None)
 
     @property
     def uses_clock(self) -> bool:

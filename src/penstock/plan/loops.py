@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import BOOL, Type
-from penstock.plan import calls
-from penstock.plan.ir import Carry, Op
+from penstock.plan import calls, windows
+from penstock.plan.ir import RANGE, Carry, Op
 from penstock.plan.values import Binding, Exit, RecordRef, Unassigned, Val
 
 if TYPE_CHECKING:
@@ -38,11 +38,17 @@ def lower(lo: Lowering, node: ast.For) -> None:
         lo.body.refuse(node.orelse[0], "'else' on a loop cannot be compiled; set a name before 'break'")
     if lo.depth == MAX_DEPTH:
         lo.body.refuse(node, f"loops nest {MAX_DEPTH} deep at most; send one list of what these go through")
-    code, args, items, step = calls.iterable(lo, node)
-    head = Op(0, code, tuple(a.id for a in args), None, lo.path, node.lineno, const=step)
+    over = windows.turns(lo, node)
+    if over is None:
+        code, args, items, step = calls.iterable(lo, node)
+        head = Op(0, code, tuple(a.id for a in args), None, lo.path, lo.line or node.lineno, const=step)
+    else:
+        items = (RANGE,)
+        table = windows.hidden(over.of.window)
+        head = Op(0, "rows", (over.rows.id,), None, lo.path, lo.line or node.lineno, table=table)
     changed = sorted(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     carried = {n: lo.env[n] for n in changed if isinstance(lo.env.get(n), Val | RecordRef)}
-    loop = _Loop(lo, node, head, items, tuple(changed), carried)
+    loop = _Loop(lo, node, head, items, tuple(changed), carried, over)
     # A carry's type is known only once the body is: a literal bends to what the body adds to it. So lower the
     # body until the assumed types hold; each round can only widen a literal, so this ends.
     assumed = {n: [_shape(v) for v in _flat(b)] for n, b in carried.items()}
@@ -59,6 +65,8 @@ def lower(lo: Lowering, node: ast.For) -> None:
         del lo.ops[mark:]
         assumed = found.shapes
     lo.depth -= 1
+    if over is not None:
+        windows.refuse_adds(lo, over, found.op.body, node)
     loop.finish(found)
 
 
@@ -80,6 +88,7 @@ class _Loop:
     items: tuple[Type, ...]
     changed: tuple[str, ...]
     carried: dict[str, Binding]
+    over: windows.Turns | None = None  # rows of a window
 
     def turn(self, assumed: Shapes) -> _Turn:
         """Lower the body once under the assumed types of its carries."""
@@ -121,6 +130,9 @@ class _Loop:
         names = target.elts if isinstance(target, ast.Tuple) else [target]
         if len(names) != len(self.items) or not all(isinstance(n, ast.Name) for n in names):
             self.lo.body.refuse(target, f"this loop gives {len(self.items)} value(s) a turn; name as many")
+        if self.over is not None:
+            self.lo.store(names[0], windows.row(self.lo, self.over, self.node))
+            return
         for k, (name, type_) in enumerate(zip(names, self.items, strict=True)):
             self.lo.store(name, self.lo.value("item", type_, node=self.node, const=k, guard=None))
 
