@@ -48,7 +48,7 @@ class Engine:
     def __init__(self, plan: Plan, kernel: Kernel | None = None) -> None:
         self.plan, self.program = plan, plan.program
         self.kernel = kernel or Kernel(plan)
-        self.tables = Tables(self.program)
+        self.tables = Tables(self.program, plan.windows)
         self._outcomes = Outcomes(self.program, self.reasons)
 
     @cached_property

@@ -43,7 +43,9 @@ def _check_count(where: str, name: str, given: Any) -> None:
 def _check_span(where: str, name: str, given: Any) -> None:
     if isinstance(given, timedelta):
         if not timedelta(0) < given <= LONGEST:
-            raise DeclarationError(f"{where}: {name}={given!r}; give a timedelta above 0, of {LONGEST.days} days at most")
+            raise DeclarationError(
+                f"{where}: {name}={given!r}; give a timedelta above 0, of {LONGEST.days} days at most"
+            )
     elif isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= INT_MAX:
         raise DeclarationError(
             f"{where}: {name}={given!r}; give a timedelta, or where ts is an int, an int from 1 on in its unit"
@@ -56,4 +58,6 @@ def check_order(window: WindowDef, order: Type | None, where: str) -> None:
         return
     if (order == DATETIME) is not isinstance(window.time, timedelta):
         wanted = "a timedelta" if order == DATETIME else "an int, in the unit of ts"
-        raise DeclarationError(f"{where}: window '{window.name}' has time={window.time!r}, but ts is {order}; give {wanted}")
+        raise DeclarationError(
+            f"{where}: window '{window.name}' has time={window.time!r}, but ts is {order}; give {wanted}"
+        )

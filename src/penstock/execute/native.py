@@ -18,19 +18,19 @@ from penstock.declare.types import Type
 from penstock.errors import DeclarationError
 from penstock.execute import kernels, steps
 from penstock.execute.codegen.generate import generate
-from penstock.execute.codegen.layout import CLOCK, FULL_LOG, LOG_SIZE, Argument, table_arguments
+from penstock.execute.codegen.layout import CLOCK, FULL_LOG, FULL_ROOM, LOG_SIZE, Argument, table_arguments
 from penstock.execute.flow_run import FlowRun, Output, Steps
 from penstock.execute.intake import EventBatch
 from penstock.execute.modules import load_module, numba_is_extended
 from penstock.execute.order import OrderedBatch, clocks
 from penstock.plan.ir import Plan
-from penstock.state import hashing, jit, prefetch, strings
+from penstock.state import hashing, jit, prefetch, rings, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
 from penstock.state.tables import Parts, Tables
 
 # What generated source calls: a kernel kept on disk is good only for these very helpers.
-_HELPERS = (kernels, steps, hashing, jit, prefetch, strings)
+_HELPERS = (kernels, steps, hashing, jit, prefetch, rings, strings)
 _NO_LITERALS = np.zeros(1, np.int64)
 
 
@@ -79,7 +79,7 @@ class Kernel:
         self.fingerprint = self._fingerprint()
         self.function = self._compile()
         self._arguments = itemgetter(*self.layout.names)
-        tables = range(len(plan.program.tables))
+        tables = range(len(plan.tables))
         self._parts = tuple((a.name, a.of, a.part) for number in tables for a in table_arguments(plan, number))
         self._fields = _fields(plan, self.layout.arguments)
         self._returns = [(f"o{k}", f"h{k}", dtype(t)) for k, (_, t) in enumerate(plan.program.returns)]
@@ -166,8 +166,11 @@ class Kernel:
     def _grow(self, running: BatchContext, what: int) -> None:
         if what == FULL_LOG:
             self._log = _log(2 * self._log["touched"].size)
+        elif what >= FULL_ROOM:
+            window = running.tables.windows[self.plan.tables[what - FULL_ROOM].name]
+            window.reserve_rows()
         elif what >= 0:
-            table = running.tables[self.plan.program.tables[what].name]
+            table = running.tables[self.plan.tables[what].name]
             table.reserve(table.capacity)
         else:
             assert running.flow is not None

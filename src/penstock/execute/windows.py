@@ -96,9 +96,12 @@ class WindowView:
     def __iter__(self) -> Iterator[RowView]:
         return iter(self.__rows())
 
-    def __getattr__(self, name: str) -> ColumnView:
-        found: ColumnView = getattr(self.__rows(), name)
-        return found
+    def __getattr__(self, name: str) -> Any:
+        """A column of its rows; or a part of its key."""
+        for column, part in zip(self.__window.keys, self.__key, strict=True):
+            if column.name == name:
+                return part
+        return getattr(self.__rows(), name)
 
 
 class RowsView:

@@ -9,9 +9,9 @@ from penstock.declare.model import CheckDef, EventDef, Program, TableDef, Transa
 from penstock.declare.objects import Udf
 from penstock.declare.types import FLOAT, Type
 from penstock.errors import DeclarationError
+from penstock.plan import windows
 from penstock.plan.flow import flow_of, refuse_columns
 from penstock.plan.ir import ROW, Block, CheckPlan, Plan, TransactionPlan
-from penstock.plan import windows
 from penstock.plan.lower import Lowering
 from penstock.plan.passes import PASSES
 from penstock.plan.values import decimal_type, in_body

@@ -134,8 +134,8 @@ def _binary(lo: Lowering, node: ast.BinOp) -> Val:
 
 
 def _attribute(lo: Lowering, node: ast.Attribute) -> Val:
-    if isinstance(node.value, ast.Name) and isinstance(found := lo.env.get(node.value.id), WindowRow):
-        return windows.read(lo, found, node)
+    if (part := windows.column_of(lo, node)) is not None:
+        return part
     if lo.is_event(node.value):
         return names.field(lo, node)
     found = names.static(lo, node)

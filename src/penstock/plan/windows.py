@@ -32,7 +32,7 @@ METHODS = ("sum", "mean", "min", "max", "count")
 # What a window's record says: the numbers of the first row that is kept, of the first that is staged and of the next;
 # where its rows lie; and up to which the log has them.
 HEAD, ACTIVE, TAIL, BASE, SIZE, LOGGED = range(6)
-_PLACES = ("head", "active", "tail", "base", "size", "logged")
+_PLACES = ("$head", "$active", "$tail", "$base", "$size", "$logged")
 
 
 def hidden(window: WindowDef) -> str:
@@ -49,7 +49,7 @@ def plans(program: Program, ops: Iterable[Op]) -> tuple[WindowPlan, ...]:
             k for k, c in enumerate(window.values) if (hidden(window), c.name) in summed and c.type.kind != "float"
         )
         keys = window.keys or (Column("$key", INT, key=True),)
-        words = (*_PLACES, *(f"{half} {window.values[k].name}" for k in kept for half in ("high", "low")))
+        words = (*_PLACES, *(f"${half} {window.values[k].name}" for k in kept for half in ("high", "low")))
         table = TableDef(hidden(window), (*keys, *(Column(name, INT, default=0) for name in words)))
         out.append(WindowPlan(window, table, kept))
     return tuple(out)
@@ -124,7 +124,9 @@ def call(lo: Lowering, node: ast.Call) -> Val | None:
             if found is not None and method == "add":
                 lo.body.refuse(node, "add is a statement of its own")
             if found is not None:
-                lo.body.refuse(node, f"window '{found.window.name}' has no method '{method}'; use add, len(…) or a column")
+                lo.body.refuse(
+                    node, f"window '{found.window.name}' has no method '{method}'; use add, len(…) or a column"
+                )
     return None
 
 
@@ -137,7 +139,9 @@ def _aggregate(lo: Lowering, found: WindowRef, name: str, method: str, node: ast
     if column.key:
         lo.body.refuse(node, f"'{name}' is a key of window '{found.window.name}': all its rows have the same")
     if method in ("sum", "mean") and not column.type.traits.number:
-        lo.body.refuse(node, f"{method}() takes int, float or decimal, and '{name}' is {column.type}; loop over the rows")
+        lo.body.refuse(
+            node, f"{method}() takes int, float or decimal, and '{name}' is {column.type}; loop over the rows"
+        )
     if method in ("min", "max") and not column.type.traits.ordered:
         lo.body.refuse(node, f"{column.type}s have no order; loop over the rows")
     rows = _rows(lo, found, node)
@@ -220,9 +224,19 @@ def row(lo: Lowering, over: Turns, node: ast.AST) -> WindowRow:
     return WindowRow(window, (*over.of.keys, *items))
 
 
-def read(lo: Lowering, found: WindowRow, node: ast.Attribute) -> Val:
+def column_of(lo: Lowering, node: ast.Attribute) -> Val | None:
+    """A column of a row, or a part of a window's key; None where it is of neither."""
+    if isinstance(node.value, ast.Name) and isinstance(found := lo.env.get(node.value.id), WindowRow):
+        values = found.values
+    elif (window := ref(lo, node.value)) is not None and window.rows is None:
+        found, values = window, window.keys
+    else:
+        return None
     column = _column(lo, found.window, node.attr, node)
-    value = found.values[found.window.columns.index(column)]
+    if column not in found.window.columns[: len(values)]:
+        many = ", ".join(f"{one}()" for one in METHODS)
+        lo.body.refuse(node, f"'{node.attr}' of window '{found.window.name}' is of many rows; ask for its {many}")
+    value = values[found.window.columns.index(column)]
     return Val(value.id, in_body(value.type))
 
 
@@ -328,4 +342,3 @@ def alone(lo: Lowering, trigger: TriggerDef) -> None:
     rows = [Val(lo.fresh(RANGE), RANGE) for _ in range(2)]
     lo.env[lo.body.parameter] = WindowRef(window, keys, entered=rows[0], expired=rows[1])
     lo.block(lo.body.tree.body)
-

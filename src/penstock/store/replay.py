@@ -21,7 +21,7 @@ from penstock.execute import intake
 from penstock.execute.intake import EventBatch
 from penstock.execute.watermark import ARRIVAL
 from penstock.state.tables import Tables
-from penstock.store.segment import DELETED, EVENT, LOAD, OUTCOMES, WRITTEN, part, parts_of
+from penstock.store.segment import DELETED, ENDS, EVENT, LOAD, OUTCOMES, WINDOW, WRITTEN, part, parts_of
 from penstock.store.stream import StreamState
 
 
@@ -40,6 +40,18 @@ def changes_parts(tables: Tables) -> dict[str, pa.Table]:
         parts[part(WRITTEN, name)] = written
         if deleted.num_rows:
             parts[part(DELETED, name)] = deleted
+    for window in tables.windows.values():
+        ends, rows = window.changes(tables.strings)
+        if ends.num_rows:
+            parts |= {part(ENDS, window.name): ends, part(WINDOW, window.name): rows}
+    return parts
+
+
+def window_parts(tables: Tables) -> dict[str, pa.Table]:
+    """All windows, for a snapshot."""
+    parts = {}
+    for window in tables.windows.values():
+        parts[part(ENDS, window.name)], parts[part(WINDOW, window.name)] = window.whole(tables.strings)
     return parts
 
 
@@ -68,6 +80,7 @@ class Replay:
                 rows = recovery.snapshot.tables[table.name]
                 # Which batch last wrote a record is not kept in snapshots: it was this version or earlier.
                 self.tables[table.name].put(rows, self.tables.strings, recovery.snapshot.header["version"])
+            self._take_windows(recovery.snapshot.tables, recovery.snapshot.header["version"])
         yield None
         with closing(recovery.segments) as segments:
             for segment in segments:
@@ -89,6 +102,13 @@ class Replay:
             deleted = parts.get(part(DELETED, name), none.select([c.name for c in table.keys]))
             self.changes += written.num_rows + deleted.num_rows
             self.tables.apply(name, written, deleted, version)
+        self._take_windows(parts, version)
+
+    def _take_windows(self, parts: dict[str, pa.Table], version: int) -> None:
+        for window in self.tables.windows.values():
+            ends = parts.get(part(ENDS, window.name))
+            if ends is not None:
+                window.take(ends, parts[part(WINDOW, window.name)], self.tables.strings, version)
 
     def _execute(self, segment: Segment, clock: int | None) -> None:
         if segment.header["plan"] != self.engine.kernel.fingerprint:

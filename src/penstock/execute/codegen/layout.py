@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from penstock.declare.kinds import REAL
 from penstock.declare.types import Type
-from penstock.plan.ir import Plan
+from penstock.plan.ir import Plan, WindowPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ OVERFLOW, DIVISION = 1, 2
 ENGINE_REASONS = ("overflow", "division by zero")
 # The transaction was undone because something is full: make room, and go on from it.
 FULL = -1
-FULL_LOG = -1  # info[0], where the undo log is full; otherwise the table's number
+FULL_LOG = -1  # info[0], where the undo log is full; otherwise the table's number, with FULL_ROOM added for its rows
+FULL_ROOM = 1 << 20
 # info[0], where rounds have no room: for more rows of outcomes, or for event k, at FULL_QUEUES - k.
 FULL_ROWS, FULL_QUEUES = -2, -3
 # How many entries an undo log has at first; it grows where a transaction needs more.
@@ -52,7 +53,7 @@ LOG_SIZE = 1 << 14
 
 
 def table_arguments(plan: Plan, number: int) -> list[Argument]:
-    table = plan.program.tables[number]
+    table = plan.tables[number]
     t = f"t{number}"
     out = [Argument(f"{t}_slots", "table", table.name, "slots")]
     out += [Argument(f"{t}_k{k}", "table", table.name, f"key{k}") for k in range(len(table.keys))]
@@ -64,7 +65,18 @@ def table_arguments(plan: Plan, number: int) -> list[Argument]:
         Argument(f"{t}_{part}", "table", table.name, part)
         for part in ("written", "flags", "dirty", "tombstones", "free", "meta")
     ]
-    return out
+    window = plan.window(table.name)
+    return out if window is None else out + _window_arguments(window, t)
+
+
+def _window_arguments(window: WindowPlan, t: str) -> list[Argument]:
+    """Where a window's rows are."""
+    name, out = window.table.name, []
+    for k, column in enumerate(window.definition.values):
+        out.append(Argument(f"{t}_r{k}", "table", name, f"row{k}", column.type))
+        if column.type.lane is REAL:
+            out.append(Argument(f"{t}_rb{k}", "table", name, f"rowbits{k}"))
+    return [*out, *(Argument(f"{t}_{part}", "table", name, part) for part in ("times", "pool"))]
 
 
 def event_arguments(plan: Plan, number: int, used: set[str]) -> list[Argument]:

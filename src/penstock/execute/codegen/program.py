@@ -45,7 +45,7 @@ COUNTS = (("n", 0, "rows used"), ("f", 1, "free"), ("d", 2, "dirty"), ("g", 3, "
 def head(plan: Plan, more: str = "") -> Source:
     """What a module of generated functions begins with: imports and udfs."""
     out = Source()
-    out.text(source.IMPORTS + more)
+    out.text(source.IMPORTS + (source.WINDOW_IMPORTS if plan.windows else "") + more)
     for name, udf in plan.udfs:
         out.text(source.udf_wrapper(name, udf.fingerprint.digest))
     return out
@@ -106,7 +106,7 @@ class InPlace:
         """What is the plan's: its tables, the fields of its events, what it returns."""
         program = self.plan.program
         out: list[Argument] = []
-        for number in range(len(program.tables)):
+        for number in range(len(self.plan.tables)):
             out += table_arguments(self.plan, number)
         for number, event in enumerate(program.events):
             out += event_arguments(self.plan, number, self.used[event.name])
@@ -126,7 +126,7 @@ class InPlace:
 
     def begin(self, out: Source) -> None:
         """What holds for all events."""
-        for t, table in enumerate(self.plan.program.tables):
+        for t, table in enumerate(self.plan.tables):
             records.mask(out, f"t{t}")
             for name, place, meaning in COUNTS:
                 out.line(f"{name}{t} = t{t}_meta[{place}]{self.emitter.note(f'{table.name}: {meaning}')}")
@@ -159,12 +159,12 @@ class InPlace:
         out.line("c = 0")
         out.line("nu = 0")
         out.line("nt = 0")
-        for t in range(len(self.plan.program.tables)):
+        for t in range(len(self.plan.tables)):
             out.line(f"d{t}_before = d{t}")
         self.transactions(out)
         out.line("if c != 0:")
         with out.indented():
-            for t in range(len(self.plan.program.tables)):
+            for t in range(len(self.plan.tables)):
                 out.line(f"d{t} = d{t}_before")
             self.undo(out)
             out.line(f"if c == {FULL}:{self.emitter.note('full')}")
@@ -215,6 +215,6 @@ class InPlace:
             word = "elif"
 
     def store_counts(self, out: Source) -> None:
-        for t in range(len(self.plan.program.tables)):
+        for t in range(len(self.plan.tables)):
             for name, place, _ in COUNTS:
                 out.line(f"t{t}_meta[{place}] = {name}{t}")

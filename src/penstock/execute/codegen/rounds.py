@@ -47,7 +47,7 @@ class Rounds(InPlace):
         taken = [name for name in program.flow.ranked if name in program.flow.emitted]
         self.nested = [program.kind(name) for name in taken if program.is_nested(name)]
         self.others = [program.kind(name) for name in taken if not program.is_nested(name)]
-        self.tables = range(len(program.tables))
+        self.tables = range(len(plan.tables))
 
     def arguments(self) -> tuple[Argument, ...]:
         return (*FIXED, *ROUNDS, *self.own_arguments())

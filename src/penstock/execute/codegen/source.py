@@ -22,9 +22,12 @@ from penstock.state.strings import compare as compare_text
 
 INF, NAN = np.inf, np.nan
 """
+WINDOW_IMPORTS = """\
+from penstock.state import rings as r_
+"""
 IMPORTED = {
     name.asname or name.name
-    for node in ast.walk(ast.parse(IMPORTS))
+    for node in ast.walk(ast.parse(IMPORTS + WINDOW_IMPORTS))
     if isinstance(node, ast.Import | ast.ImportFrom)
     for name in node.names
 } | {"INF", "NAN"}

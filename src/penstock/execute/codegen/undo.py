@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 def entries(plan: Plan, ops: Iterable[Op]) -> int:
     """How many entries of the log these operations may take, each done once."""
-    changes = (op for op in ops if op.traits.writes)
-    return sum(len(plan.table(op.table).values) + 4 for op in changes)
+    changes = [op for op in ops if op.traits.writes]
+    rows = sum(len(window.definition.values) + 1 for op in changes if (window := plan.window(op.table)) is not None)
+    return sum(len(plan.table(op.table).values) + 4 for op in changes) + rows
 
 
 def room(em: Emitter, out: Source, op: Op) -> None:
@@ -56,6 +57,9 @@ def push(em: Emitter, out: Source, table: str, part: str, at: str, old: str) -> 
 
 def meaning(em: Emitter, table: str, part: str) -> str:
     """What an entry of the log is about, for people."""
+    window = em.plan.window(table)
+    if window is not None:
+        return f"undo: window {window.definition.name}"
     if not part.startswith("column"):
         return {"written": f"undo: {table} written", "exists": f"undo: whether {table} is there"}[part]
     return f"undo: {table}.{em.plan.table(table).values[int(part.removeprefix('column'))].name}"
@@ -75,6 +79,14 @@ def undo_one(em: Emitter, out: Source, table: str, part: str) -> None:
         out.line("else:")
         with out.indented():
             out.line(f"{t}_flags[np.uint64(-2 - {t}_r)] |= np.uint8(1)")
+    elif part == "time":
+        out.line(f"{t}_times[at] = old")
+    elif part.startswith("row"):
+        window = em.plan.window(table)
+        assert window is not None
+        k = int(part.removeprefix("row"))
+        lane = window.definition.values[k].type.lane
+        out.line(f"{t}_{'rb' if lane is REAL else 'r'}{k}[at] = old{' != 0' if lane is BIT else ''}")
     else:
         k = int(part.removeprefix("column"))
         lane = definition.values[k].type.lane
