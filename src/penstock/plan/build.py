@@ -126,7 +126,7 @@ def _refuse_owners(lowered: list[Lowered]) -> None:
             if owner is not one:
                 raise DeclarationError(
                     f"transaction '{one.plan.name}' ({one.plan.file}:{line}) names window '{name}', which belongs to "
-                    f"transaction '{owner.plan.name}' ({owner.plan.file}:{owner.windows[name]}), for that names it too; "
+                    f"transaction '{owner.plan.name}' ({owner.plan.file}:{owner.windows[name]}), which names it too; "
                     f"emit an event that '{owner.plan.name}' takes, or keep what both need in a table"
                 )
 

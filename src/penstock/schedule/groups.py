@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.execute.codegen.layout import CLOCK
 from penstock.execute.native import BatchContext, Result
 from penstock.plan.ir import Plan
 
@@ -30,7 +31,8 @@ def part(running: BatchContext, places: Any) -> BatchContext:
     """These events of a batch, as a batch of their own over the same tables."""
     fields = tuple((np.zeros(places.size, v.dtype), np.zeros(places.size, np.bool_)) for v, _ in running.result.fields)
     result = Result(np.zeros(places.size, np.int32), fields)
-    own = {"kind": running.fixed["kind"][places], "pos": running.fixed["pos"][places], "code": result.code}
+    own = {name: running.fixed[name][places] for name in ("kind", "pos", CLOCK.name) if name in running.fixed}
+    own["code"] = result.code
     for k, (values, given) in enumerate(fields):
         own |= {f"o{k}": values, f"h{k}": given}
     return BatchContext(running.tables, result, running.parts, running.fixed | own, int(places.size))
