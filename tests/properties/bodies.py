@@ -5,7 +5,7 @@ A `Writer` walks the grammar of the language top-down. It asks for an expression
 so that what it writes is well typed by construction, and it keeps a `Scope` of the names that are
 surely assigned here. The same seed gives the same text.
 
-    program(seed)      -> source text; program(seed, flow=True) of a flow
+    program(seed)      -> source text; program(seed, flow=True) of a flow; windows=True: with windows (window_bodies.py)
     load(source, dir)  -> the module, imported from a real file (the compiler reads its source)
     rows, batch        -> values for it, by name, from the declarations alone
 """
@@ -20,6 +20,7 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
+import window_bodies
 from values import pick
 
 from penstock.declare.model import Program
@@ -115,6 +116,8 @@ class Writer:
         self.fields = fields
         self.udfs = udfs
         self.emits: list[tuple[str, list[tuple[str, Type]]]] = []  # events that it may emit, and their fields
+        self.windows: list[window_bodies.WindowShape] = []  # that belong to it
+        self.looped: frozenset[str] = frozenset()  # windows that a loop goes over here
         self.scope = Scope()
         self.types: dict[str, Type] = {}  # every name's one type, assigned here or not
         self.kinds: dict[str, Record] = {}
@@ -364,6 +367,10 @@ class Writer:
             ways += [(5, self.fetch), (8, self.write), (2, self.insert), (2, self.delete)]
         if self.emits:
             ways.append((8, self.emit))
+        if self.windows:
+            ways += [(9, lambda: window_bodies.add(self)), (6, lambda: window_bodies.read(self))]
+        if self.windows and depth > 0:
+            ways.append((4, lambda: window_bodies.loop(self, depth)))
         if depth > 0:
             ways.append((4, lambda: self.loop(depth)))
             if self.chance(0.3):
@@ -627,7 +634,7 @@ class Writer:
         return f"return {{{', '.join(parts)}}}"
 
 
-def program(seed: Any, *, flow: bool = False) -> str:
+def program(seed: Any, *, flow: bool = False, windows: bool = False) -> str:
     """The source of a random module; `app` in it is the App."""
     rng = Random(repr(seed))
     udfs = rng.random() < 0.25
@@ -659,6 +666,14 @@ def program(seed: Any, *, flow: bool = False) -> str:
     inner = _inner(rng, tables) if flow else []
     for name, fields in inner:
         lines += ["", "", "@app.event", f"class {name}:", *(f"    {n}: {written(t)}" for n, t in fields)]
+    shapes = window_bodies.shapes(rng, tables) if windows else []
+    for shape in shapes:
+        lines += window_bodies.declaration(shape, written)
+    owner = {shape.name: rng.choice(["E1", "E1", "E2", *(name for name, _ in inner[:-1])]) for shape in shapes}
+
+    def owned(event: str) -> list[window_bodies.WindowShape]:
+        return [shape for shape in shapes if owner[shape.name] == event]
+
     transactions = []
     for number in (1, 2):
         fields = _fields(rng, tables)
@@ -666,13 +681,20 @@ def program(seed: Any, *, flow: bool = False) -> str:
         lines += ["    id: str = ps.id()"] if number == 1 else []
         lines += [f"    {n}: {written(t)}" for n, t in fields]
         seen = [*fields, ("ts", INT), *([("id", STR)] if number == 1 else [])]
-        transactions.append(["", "", "@app.transaction", *_transaction(rng, tables, f"E{number}", seen, udfs, inner)])
+        body = _transaction(rng, tables, f"E{number}", seen, udfs, inner, owned(f"E{number}"))
+        transactions.append(["", "", "@app.transaction", *body])
     # Each emits only those behind it, so that there is no cycle; the last one is an output.
     for place, (name, fields) in enumerate(inner[:-1]):
         mark = "@app.transaction(nested=True)" if rng.random() < NESTED else "@app.transaction"
-        body = _transaction(rng, tables, name, fields, udfs, inner[place + 1 :])
+        body = _transaction(rng, tables, name, fields, udfs, inner[place + 1 :], owned(name))
         transactions.append(["", "", mark, *body])
-    if flow:
+    for place, shape in enumerate(shapes):
+        if rng.random() < window_bodies.TRIGGERED:
+            writer = Writer(rng, tables, [], udfs)
+            writer.budget, writer.emits = 3, inner[-1:] if rng.random() < 0.3 else []
+            writer.windows = [other for other in shapes[place + 1 :] if owner[other.name] == owner[shape.name]]
+            transactions.append(window_bodies.trigger(writer, shape, place))
+    if flow or windows:
         rng.shuffle(transactions)  # of two that are ready, the first declared runs first
     return "\n".join([*lines, *(line for one in transactions for line in one)]) + "\n"
 
@@ -684,10 +706,11 @@ def _transaction(
     fields: list[tuple[str, Type]],
     udfs: bool,
     emits: list[tuple[str, list[tuple[str, Type]]]],
+    windows: list[window_bodies.WindowShape],
 ) -> list[str]:
     touched = [] if rng.random() < NONE_TOUCHED else tables
     writer = Writer(rng, touched, fields, udfs)
-    writer.emits = emits
+    writer.emits, writer.windows = emits, windows
     writer.budget = rng.choice((2, 4, 6))  # compiling takes more than twice as long for twice the statements
     body, leaves = writer.block(3, writer.budget)
     if not leaves and rng.random() < 0.9:

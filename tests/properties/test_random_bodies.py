@@ -60,13 +60,19 @@ def test_many_random_programs_under_policies(number: int, tmp_path: Path, monkey
 
 @pytest.mark.parametrize("number", range(EXAMPLES // 5))
 def test_random_flow(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _run(f"{SEED}:flow:{number}", tmp_path, monkeypatch, most=OPERATIONS_MAX, flow=True)
+    _run(f"{SEED}:flow:{number}", tmp_path, monkeypatch, most=OPERATIONS_MAX, flow=True, windows=number % 2 == 1)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(EXAMPLES * 15))
 def test_many_random_flows(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _run(f"{SEED}:long flow:{number}", tmp_path, monkeypatch, flow=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(EXAMPLES * 10))
+def test_many_random_windows(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run(f"{SEED}:windows:{number}", tmp_path, monkeypatch, flow=number % 2 == 1, windows=True)
 
 
 def _policies(number: int) -> tuple[Policy, ...]:
@@ -115,15 +121,21 @@ def _trial(seed: str, module: Any, source: str | None = None) -> Trial:
     return Trial(source or bodies.program(seed), rows, batches, [rng.choice(FORMS) for _ in batches])
 
 
-def _drawn(seed: str, directory: Path, most: int | None, *, computed: bool, flow: bool) -> tuple[str, Any, str]:
+def _drawn(
+    seed: str, directory: Path, most: int | None, *, computed: bool, flow: bool, windows: bool
+) -> tuple[str, Any, str]:
     """The first program from this seed on that is neither refused nor too large; computed: and whose keys are; flow:
-    and one that emits."""
+    and one that emits; windows: and one that adds to a window."""
     for again in itertools.count():
         one = f"{seed}.{again}"
         try:
-            source = bodies.program(one, flow=flow)
+            source = bodies.program(one, flow=flow, windows=windows)
             module = bodies.load(source, directory, f"drawn_{again}")
             if flow and module.app.plan.program.flow is None:
+                continue
+            if windows and not any(
+                op.code == "window_add" for t in module.app.plan.transactions for op in t.block.walk()
+            ):
                 continue
         except DeclarationError:
             continue
@@ -152,11 +164,12 @@ def _run(
     most: int | None = None,
     policies: tuple[Policy, ...] = (),
     flow: bool = False,
+    windows: bool = False,
 ) -> None:
     """Without policies, under the default one: small batches then run serially."""
     # A random program is never seen again, so its machine code goes with the test's own files.
     monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(directory / "cache"))
-    seed, module, source = _drawn(seed, directory, most, computed=bool(policies), flow=flow)
+    seed, module, source = _drawn(seed, directory, most, computed=bool(policies), flow=flow, windows=windows)
     trial = _trial(seed, module, source)
     attempts = 0
 
