@@ -115,8 +115,10 @@ OPERATIONS: dict[str, Traits] = {
     "read_or": Traits("record", takes="row", reads=_RECORD, access="read"),
     "write": Traits("record", pure=False, takes="row", writes=_COLUMN, access="write"),
     # Windows. seen: of a record of the hidden table and the clock, if it is of time; entered, expired: of an add.
-    "seen": Traits("seen", shared=True, takes="window", reads=_ROWS),
-    "window_add": Traits("window_add", retries=True, pure=False, takes="window", reads=_ROWS, writes=_ROWS),
+    "seen": Traits("seen", shared=True, takes="window", reads=_ROWS, access="see"),
+    "window_add": Traits(
+        "window_add", retries=True, pure=False, takes="window", reads=_ROWS, writes=_ROWS, access="add"
+    ),
     "entered": Traits("slid", takes="window"),
     "expired": Traits("slid", takes="window"),
     "window_len": Traits("{0}_b - {0}_a", shared=True, cheap=True),
@@ -170,6 +172,11 @@ class Op:
     @property
     def is_loop(self) -> bool:
         return self.traits.loop
+
+    @property
+    def looks_through(self) -> bool:
+        """Whether its first argument is the row of what it looks at or changes."""
+        return self.traits.of_column or (self.traits.takes == "window" and bool(self.traits.access))
 
     @property
     def may_abort(self) -> bool:
