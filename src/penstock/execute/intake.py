@@ -28,7 +28,6 @@ from penstock.declare.objects import Event, EventType
 from penstock.errors import InputError
 from penstock.execute.casting import column, values
 from penstock.execute.validate import JUDGED, refuse_unsound
-from penstock.state.arrow import times
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,7 @@ def moment(program: Program, t: Any) -> int:
     at = f"db.advance({t!r}) of app '{program.name}', whose ts is {type_}"
     if t is None:
         raise InputError(f"{at}: None is no time; give one")
-    return int(times(values([t], type_, where=lambda _: at))[0])
+    return int(values([t], type_, where=lambda _: at).cast(pa.int64())[0].as_py())
 
 
 def _from_events(program: Program, batch: list[Any]) -> list[EventBatch]:

@@ -68,6 +68,8 @@ def inline(plan: Plan) -> Inlined | str:
     lanes = _Lanes()
     if plan.program.timers:
         return "its transactions set timers"
+    if plan.windows:
+        return "its transactions use windows"
     try:
         groups = [_Group(plan, root, lanes) for root in plan.transactions]
         if sum(1 for group in groups for _ in walk(group.plan.block.ops)) > MOST_OPERATIONS:

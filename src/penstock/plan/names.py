@@ -129,7 +129,7 @@ def field(lo: Lowering, node: ast.Attribute) -> Val:
 
 def list_field(lo: Lowering, node: ast.expr) -> Val:
     match node:
-        case ast.Attribute(value=ast.Name(id=name), attr=attr) if lo.event is not None and name == lo.body.parameter:
+        case ast.Attribute(value=ast.Name() as base, attr=attr) if lo.event is not None and lo.is_event(base):
             found = lo.event.field(attr)
             if found is not None and found.type.item is not None:
                 return lo.value("list", found.type, node=node, name=attr, const=True)

@@ -31,6 +31,8 @@ class Texts:
                 loop = self.items[value]
                 if loop.code == "scan":
                     return "*"
+                if loop.code == "rows":
+                    return f"{op.table[1:]}[*].{op.name}"
                 return f"e.{self.ops[loop.args[op.const]].name}[*]" if loop.code == "each" else "range[*]"
             case _ if "column" in op.traits.reads:
                 row = self.ops[op.args[0]]
