@@ -37,7 +37,12 @@ def table1(*, quick: bool = False, may_install: bool = False) -> dict[str, Any]:
         arms: list[tuple[str, str, int, Callable[[int], tuple[float, dict[str, Any]]]]] = [
             ("Penstock, 100,000 votes a batch", "one fsync a batch", many, lambda n: _penstock(work, n, every)),
             ("PostgreSQL, a function a vote", "one fsync a vote", few, _served(work, "postgres", False, every)),
-            ("PostgreSQL, 1,000 votes a transaction", "one fsync a transaction", some, _served(work, "postgres", True, every)),
+            (
+                "PostgreSQL, 1,000 votes a transaction",
+                "one fsync a transaction",
+                some,
+                _served(work, "postgres", True, every),
+            ),
             ("Redis, a script a vote", "appendfsync everysec", few, _served(work, "redis", False, every)),
             ("Redis, 1,000 votes a script", "appendfsync everysec", some, _served(work, "redis", True, every)),
         ]

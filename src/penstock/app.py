@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, dataclass_transfo
 from penstock.check.scrub import SCRUB
 from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk
 from penstock.declare.app import Declarations, decimal, id_, order
-from penstock.declare.objects import EventType, F, Rows, Table
+from penstock.declare.objects import EventType, F, Rows, Table, Window
 from penstock.errors import InputError
 from penstock.execute.reference import Reference
 from penstock.execute.request import KeptSteps
-from penstock.plan.build import Lowered, LoweredCheck, agree, build, lower_check, lower_transaction
+from penstock.plan.build import Lowered, LoweredCheck, agree, build, lower_check, lower_transaction, lower_trigger
 from penstock.plan.ir import Plan
 
 if TYPE_CHECKING:
@@ -66,6 +66,42 @@ class App(Declarations):
         definition = self._add_event(cls)
         self._declare(events=(*self.program.events, definition))
         return cast("type[T]", EventType(definition))
+
+    def window(
+        self,
+        *,
+        rows: int | None = None,
+        time: int | datetime.timedelta | None = None,
+        slide: int | datetime.timedelta | None = None,
+    ) -> Callable[[type[T]], Window[T]]:
+        """Declare a window: the last rows that one transaction has added, or those of the last while.
+
+        Args:
+            rows: How many rows it shows.
+            time: Or of which span up to the clock: a timedelta, or an int in the order's unit.
+            slide: In which steps rows enter: so many at once, or at each multiple of this span. Without it each row
+                enters as it is added.
+        """
+
+        def declare(cls: type[T]) -> Window[T]:
+            definition = self._add_window(cls, rows=rows, time=time, slide=slide)
+            self._declare(windows=(*self.program.windows, definition))
+            return Window(definition)
+
+        return declare
+
+    def trigger(self, function: F) -> F:
+        """Declare what runs inside the transaction that adds to a window, where rows have entered or expired."""
+        definition = self._add_trigger(function)
+        lower_trigger(self.program, definition)
+        program = replace(self.program, triggers=(*self.program.triggers, definition))
+        # It is part of the transaction that adds to the window, which may stand above it.
+        lowered = [
+            lower_transaction(program, transaction) if definition.window.name in one.windows else one
+            for transaction, one in zip(program.transactions, self._lowered, strict=True)
+        ]
+        self.program, self._lowered, self._plan = agree(program, lowered), lowered, None
+        return function
 
     @overload
     def transaction(self, function: F, /) -> F: ...

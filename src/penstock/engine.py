@@ -51,7 +51,7 @@ class Engine:
     def __init__(self, plan: Plan, kernel: Kernel | None = None, *, steps: KeptSteps = "all") -> None:
         self.plan, self.program = plan, plan.program
         self.kernel = kernel or Kernel(plan)
-        self.tables = Tables(self.program)
+        self.tables = Tables(self.program, plan.windows)
         self._expires = any(table.ttl is not None for table in self.program.tables)
         self._outcomes = Outcomes(self.program, self.reasons, steps)
 

@@ -5,6 +5,8 @@
 
     @bank.table            class "Account record": …
     class Account: …       Account: Table["Account record"]
+    @bank.window(rows=9)   class "Recent record": …
+    class Recent: …        Recent: Window["Recent record"]
     @bank.event
     class Transfer: …      class Transfer(Fields): …           (declare/app.py)
 
@@ -23,7 +25,9 @@ from mypy.plugin import ClassDefContext, DynamicClassDefContext, Plugin, Semanti
 from mypy.semanal import SemanticAnalyzer
 from mypy.types import Instance, Type, get_proper_type
 
-APP, TABLE, FIELDS = "penstock.app.App", "penstock.declare.objects.Table", "penstock.declare.app.Fields"
+APP, FIELDS = "penstock.app.App", "penstock.declare.app.Fields"
+# What the decorators of this name give.
+OBJECTS = {"table": "penstock.declare.objects.Table", "window": "penstock.declare.objects.Window"}
 
 
 class PenstockPlugin(Plugin):
@@ -49,20 +53,20 @@ def _class(ctx: ClassDefContext) -> None:
         if isinstance(decorator, CallExpr):  # @bank.table(ttl=…)
             decorator = decorator.callee
         if isinstance(decorator, MemberExpr) and _is_app(ctx, decorator.expr):
-            if decorator.name == "table":
-                _table(ctx)
+            if decorator.name in OBJECTS:
+                _object(ctx, OBJECTS[decorator.name])
             elif decorator.name == "event":
                 _event(ctx)
 
 
-def _table(ctx: ClassDefContext) -> None:
+def _object(ctx: ClassDefContext, kind: str) -> None:
     api, defn, info = ctx.api, ctx.cls, ctx.cls.info
     assert isinstance(api, SemanticAnalyzer)
     names, name = api.current_symbol_table(), defn.name
-    table = _instance(api, TABLE, Instance(info, []))
-    if table is None or " " in name:  # mypy may read a class more than once; it has its new name then
+    given = _instance(api, kind, Instance(info, []))
+    if given is None or " " in name:  # mypy may read a class more than once; it has its new name then
         return
-    variable = Var(name, table)
+    variable = Var(name, given)
     variable.is_ready = True
     variable.set_line(defn)
     if api.is_func_scope():  # what is inside a function is known by its line, so the class can keep its name

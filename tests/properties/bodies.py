@@ -6,7 +6,7 @@ so that what it writes is well typed by construction, and it keeps a `Scope` of 
 surely assigned here. The same seed gives the same text.
 
     program(seed)      -> source text; program(seed, flow=True) of a flow; with groups=True, of one whose rounds are
-                          mostly one group each
+                          mostly one group each; windows=True: with windows (window_bodies.py)
     load(source, dir)  -> the module, imported from a real file (the compiler reads its source)
     rows, batch        -> values for it, by name, from the declarations alone
 """
@@ -21,6 +21,7 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
+import window_bodies
 from values import pick
 
 from penstock.declare.model import Program
@@ -134,6 +135,8 @@ class Writer:
         self.together: set[str] = set()  # those of them that one transaction takes together, and that are no timers
         self.grouped = False  # whether all that it causes is one group: nothing goes out from a loop, or waits
         self.silent = False  # whether nothing is returned
+        self.windows: list[window_bodies.WindowShape] = []  # that belong to it
+        self.looped: frozenset[str] = frozenset()  # windows that a loop goes over here
         self.scope = Scope()
         self.types: dict[str, Type] = {}  # every name's one type, assigned here or not
         self.kinds: dict[str, Record] = {}
@@ -420,6 +423,10 @@ class Writer:
             ways += [(5, self.fetch), (8, self.write), (2, self.insert), (2, self.delete)]
         if [name for name, _ in self.emits if not (self.grouped and self.loops and name == self.output)]:
             ways.append((8, self.emit))
+        if self.windows:
+            ways += [(9, lambda: window_bodies.add(self)), (6, lambda: window_bodies.read(self))]
+        if self.windows and depth > 0:
+            ways.append((4, lambda: window_bodies.loop(self, depth)))
         if depth > 0:
             ways.append((4, lambda: self.loop(depth)))
             if self.chance(0.3):
@@ -704,7 +711,7 @@ class Writer:
         return f"return {{{', '.join(parts)}}}"
 
 
-def program(seed: Any, *, flow: bool = False, groups: bool = False) -> str:
+def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: bool = False) -> str:
     """The source of a random module; `app` in it is the App."""
     rng = Random(repr(seed))
     udfs = rng.random() < 0.25
@@ -745,6 +752,14 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False) -> str:
     inner = _inner(rng, tables) if flow else []
     for name, fields in inner:
         lines += ["", "", "@app.event", f"class {name}:", *(f"    {n}: {written(t)}" for n, t in fields)]
+    shapes = window_bodies.shapes(rng, tables) if windows else []
+    for shape in shapes:
+        lines += window_bodies.declaration(shape, written)
+    owner = {shape.name: rng.choice(["E1", "E1", "E2", *(name for name, _ in inner[:-1])]) for shape in shapes}
+
+    def owned(event: str) -> list[window_bodies.WindowShape]:
+        return [shape for shape in shapes if owner[shape.name] == event]
+
     transactions = []
     together = {name for name, _ in inner[:-1] if not groups and rng.random() < SEVERAL}
     for number in (1, 2):
@@ -753,7 +768,9 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False) -> str:
         lines += ["    id: str = ps.id()"] if number == 1 else []
         lines += [f"    {n}: {written(t)}" for n, t in fields]
         seen = [*fields, ("ts", INT), *([("id", STR)] if number == 1 else [])]
-        body = _transaction(rng, tables, f"E{number}", seen, udfs, inner, scans=scans, groups=groups, together=together)
+        own = owned(f"E{number}")
+        given: dict[str, Any] = {"scans": scans, "groups": groups, "together": together}
+        body = _transaction(rng, tables, f"E{number}", seen, udfs, inner, own, **given)
         if flow and not groups and rng.random() < SEVERAL:
             transactions.append(["", "", f"@app.transaction(batch={rng.choice(BATCHES)})", *_of_several(body)])
         else:
@@ -761,13 +778,20 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False) -> str:
     # Each emits only those behind it, so that there is no cycle; the last one is an output.
     for place, (name, fields) in enumerate(inner[:-1]):
         mark = "@app.transaction(nested=True)" if groups or rng.random() < NESTED else "@app.transaction"
-        given: dict[str, Any] = {"scans": scans, "groups": groups, "together": together}
+        given = {"scans": scans, "groups": groups, "together": together}
         given |= {"silent": groups and rng.random() < SILENT, "again": name not in together}
-        body = _transaction(rng, tables, name, fields, udfs, inner[place + 1 :], **given)
-        transactions.append(
-            ["", "", *(["@app.transaction", *_of_several(body)] if name in together else [mark, *body])]
-        )
-    if flow:
+        body = _transaction(rng, tables, name, fields, udfs, inner[place + 1 :], owned(name), **given)
+        made = ["@app.transaction", *_of_several(body)] if name in together else [mark, *body]
+        transactions.append(["", "", *made])
+    for place, shape in enumerate(shapes):
+        if rng.random() < window_bodies.TRIGGERED:
+            writer = Writer(rng, tables, [], udfs)
+            writer.budget, writer.scans = 3, scans
+            writer.emits = inner[-1:] if rng.random() < 0.3 else []
+            writer.output = writer.emits[-1][0] if writer.emits else ""
+            writer.windows = [other for other in shapes[place + 1 :] if owner[other.name] == owner[shape.name]]
+            transactions.append(window_bodies.trigger(writer, shape, place))
+    if flow or windows:
         rng.shuffle(transactions)  # of two that are ready, the first declared runs first
     return "\n".join([*lines, *(line for one in transactions for line in one)]) + "\n"
 
@@ -779,6 +803,7 @@ def _transaction(
     fields: list[tuple[str, Type]],
     udfs: bool,
     emits: list[tuple[str, list[tuple[str, Type]]]],
+    windows: list[window_bodies.WindowShape],
     *,
     scans: bool,
     groups: bool,
@@ -788,7 +813,7 @@ def _transaction(
 ) -> list[str]:
     touched = [] if rng.random() < NONE_TOUCHED else tables
     writer = Writer(rng, touched, fields, udfs)
-    writer.emits, writer.scans, writer.silent = emits, scans, silent
+    writer.emits, writer.scans, writer.silent, writer.windows = emits, scans, silent, windows
     writer.output, writer.grouped, writer.together = emits[-1][0] if emits else "", groups, together
     writer.budget = rng.choice((2, 4, 6))  # compiling takes more than twice as long for twice the statements
     body, leaves = writer.block(3, writer.budget)

@@ -63,7 +63,8 @@ def test_many_random_programs_under_policies(number: int, tmp_path: Path, monkey
 
 @pytest.mark.parametrize("number", range(EXAMPLES // 5))
 def test_random_flow(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _run(f"{SEED}:flow:{number}", tmp_path, monkeypatch, most=OPERATIONS_MAX, drawn=_is_flow)
+    windows = number % 2 == 1
+    _run(f"{SEED}:flow:{number}", tmp_path, monkeypatch, most=OPERATIONS_MAX, drawn=_is_flow, windows=windows)
 
 
 @pytest.mark.long
@@ -84,6 +85,12 @@ def test_many_random_groups_under_policies(number: int, tmp_path: Path, monkeypa
     policies = _policies(number // len(GROUPS))
     given: dict[str, Any] = {"most": 2 * OPERATIONS_MAX, "policies": policies, "drawn": drawn}
     _run(f"{SEED}:groups:{number}", tmp_path, monkeypatch, **given)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(EXAMPLES * 10))
+def test_many_random_windows(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run(f"{SEED}:windows:{number}", tmp_path, monkeypatch, drawn=(_is_any, _is_flow)[number % 2], windows=True)
 
 
 def _policies(number: int) -> tuple[Policy, ...]:
@@ -159,6 +166,11 @@ def _is_flow(plan: Plan) -> bool:
     return plan.program.flow is not None
 
 
+def _adds(plan: Plan) -> bool:
+    """Whether some transaction adds to a window."""
+    return any(op.code == "window_add" for t in plan.transactions for op in t.block.walk())
+
+
 def _groups(plan: Plan) -> list[tuple[TransactionPlan, list[Member]]]:
     """The groups of more than one transaction, and what runs in them behind the event that arrives, where each round
     is one transaction."""
@@ -205,13 +217,18 @@ def _run(
     most: int | None = None,
     policies: tuple[Policy, ...] = (),
     drawn: Callable[[Plan], bool] = _is_any,
+    windows: bool = False,
 ) -> None:
     """Without policies, under the default one: small batches then run serially."""
     # A random program is never seen again, so its machine code goes with the test's own files.
     monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(directory / "cache"))
     groups = drawn in GROUPS
     flow = groups or drawn is _is_flow
-    seed, module, source = _drawn(seed, directory, most, drawn, flow=flow, groups=groups)
+
+    def fits(plan: Plan) -> bool:
+        return drawn(plan) and (not windows or _adds(plan))
+
+    seed, module, source = _drawn(seed, directory, most, fits, flow=flow, groups=groups, windows=windows)
     trial = _trial(seed, module, source)
     attempts = 0
 
@@ -222,7 +239,7 @@ def _run(
             again = bodies.load(one.source, directory, f"attempt_{attempts}")
             for policy in policies or (None,):
                 agree(again.app, *_bound(one, again), policy)
-            if flow:
+            if flow or windows:
                 log = ("changes", "input")[len(one.source) % 2]
                 agree_reopened(again.app, *_bound(one, again), directory / f"state_{attempts}", log)
         except DeclarationError:

@@ -209,3 +209,35 @@ def test_what_a_group_causes_may_be_called_too() -> None:
             assert db.table(Seen).to_pylist() == reference.table(Seen).to_pylist()
         out = db.run([Tick(ts=9, id=1), Tick(ts=8, id=5)])
         assert out.to_pylist() == reference.run([Tick(ts=9, id=1), Tick(ts=8, id=5)]).to_pylist()
+
+
+def test_transactions_that_never_meet_see_the_clock_of_the_whole_batch() -> None:
+    app = ps.App("two groups")
+
+    @app.table
+    class Left:
+        key: int = ps.key()
+        at: int = 0
+
+    @app.table
+    class Right:
+        key: int = ps.key()
+        at: int = 0
+
+    @app.event
+    class ToLeft:
+        ts: int = ps.order()
+
+    @app.event
+    class ToRight:
+        ts: int = ps.order()
+
+    @app.transaction
+    def left(e: ToLeft) -> None:
+        Left.get(e.ts % 7).at = ps.now()
+
+    @app.transaction
+    def right(e: ToRight) -> None:
+        Right.get(e.ts % 7).at = ps.now()
+
+    check(app, batches=[[(ToLeft, ToRight)[ts % 3 > 0](ts=ts) for ts in range(200)]])

@@ -83,6 +83,8 @@ def write_origin(disk: Disk, path: Path, origin: Origin) -> None:
 def check_identity(path: Path, stored: dict[str, Any], given: dict[str, Any]) -> None:
     given = json.loads(json.dumps(given))
     stored = {name: value for name, value in stored.items() if name not in ("directory", "chain")}
+    if "windows" in given:  # Directories of apps without any do not have it.
+        stored = {"windows": {}, **stored}
     found = list(_differences(stored, given, ()))
     if found:
         raise StateError(
@@ -120,6 +122,9 @@ def _differences(stored: Any, given: Any, where: tuple[str, ...]) -> Iterator[st
 
 def _words(where: tuple[str, ...]) -> str:
     """('tables', 'Account', 'balance') as a person says it."""
+    if where[0] == "windows" and len(where) > 1:
+        inner = [f"column '{name}'" for name in where[3:]] if where[2:3] == ("columns",) else list(where[2:])
+        return ", ".join([f"window '{where[1]}'", *inner])
     if where[0] != "tables" or len(where) == 1:
         return " ".join(where)
     return ", ".join(f"{what} '{name}'" for what, name in zip(("table", "column"), where[1:], strict=False))

@@ -28,10 +28,14 @@ from penstock.declare.model import (
     Program,
     TableDef,
     TransactionDef,
+    TriggerDef,
+    WindowDef,
 )
-from penstock.declare.objects import EventType, F, Table
+from penstock.declare.objects import EventType, F, Table, Window
 from penstock.declare.types import INT_MAX, NOT_TEXT, Type, is_text, of_annotation, to_python
 from penstock.declare.types import decimal as decimal_type
+from penstock.declare.windows import NAMES as WINDOW_NAMES
+from penstock.declare.windows import check_order, check_size
 from penstock.errors import DeclarationError
 
 # Names that outcomes use themselves; a returned field cannot have one of them.
@@ -131,9 +135,15 @@ class Declarations:
         where = _where("table", cls)
         _refuse_ttl(ttl, where)
         self._refuse_name(cls.__name__, where)
-        columns = []
         checks = tuple(v for v in vars(cls).values() if isinstance(v, CheckDef))
         _refuse_extras(cls, where, checks)
+        columns = self._columns(cls, where)
+        if not any(c.key for c in columns):
+            raise DeclarationError(f"{where} needs a key: write one column as `id: str = ps.key()`")
+        return TableDef(cls.__name__, columns, checks, ttl)
+
+    def _columns(self, cls: type, where: str) -> tuple[Column, ...]:
+        columns = []
         for name, annotation in _annotations(cls).items():
             at = f"{where}, column '{name}'"
             type_, default = _type_and_value(name, annotation, vars(cls).get(name, REQUIRED), at, lists=False)
@@ -151,11 +161,32 @@ class Declarations:
                 columns.append(Column(name, type_))
             else:
                 columns.append(Column(name, type_, default=to_python(default, type_, where=at)))
-        if not any(c.key for c in columns):
-            raise DeclarationError(f"{where} needs a key: write one column as `id: str = ps.key()`")
         # Keys come first, whatever the order in the class: Stock[w, i] takes them in this order.
-        columns.sort(key=lambda c: not c.key)
-        return TableDef(cls.__name__, tuple(columns), checks, ttl)
+        return tuple(sorted(columns, key=lambda c: not c.key))
+
+    def _add_window(self, cls: type, *, rows: Any, time: Any, slide: Any) -> WindowDef:
+        where = _where("window", cls)
+        self._refuse_name(cls.__name__, where)
+        check_size(where, rows, time, slide)
+        _refuse_extras(cls, where, ())
+        columns = self._columns(cls, where)
+        for column in columns:
+            if column.index:
+                raise DeclarationError(
+                    f"{where}, column '{column.name}': ps.index() is for a table's column; loop over the window's rows"
+                )
+            if not column.required:
+                raise DeclarationError(
+                    f"{where}, column '{column.name}': a window's column has no default; each add gives all of them"
+                )
+            if column.name in WINDOW_NAMES or hasattr(Window, column.name):
+                raise DeclarationError(
+                    f"{where}: '{column.name}' is what every window has already ({', '.join(WINDOW_NAMES)}); "
+                    "give the column another name"
+                )
+        window = WindowDef(cls.__name__, columns, rows, time, slide)
+        check_order(window, self.program.order_type(), where)
+        return window
 
     def _add_event(self, cls: type) -> EventDef:
         where = _where("event", cls)
@@ -191,6 +222,8 @@ class Declarations:
             raise DeclarationError(f"{where}, field '{event.order}': an order is int or datetime.datetime, not {ts}")
         if event.id and "id" not in event.type_of(event.id).traits.roles:
             raise DeclarationError(f"{where}, field '{event.id}': an id is int or str, not {event.type_of(event.id)}")
+        for window in self.program.windows:
+            check_order(window, ts, where)
         for name, mine, theirs in (
             ("order", ts, self.program.order_type()),
             ("id", event.type_of(event.id) if event.id else None, self.program.id_type()),
@@ -227,6 +260,26 @@ class Declarations:
         _refuse_odd_batch(event, batch, where, several=several, nested=nested)
         return TransactionDef(function.__name__, function, event, nested, several, batch)
 
+    def _add_trigger(self, function: Callable[..., Any]) -> TriggerDef:
+        where = f"trigger '{getattr(function, '__name__', function)}'"
+        if not inspect.isfunction(function):
+            raise DeclarationError(f"{where}: decorate a plain function")
+        if any(t.name == function.__name__ for t in self.program.triggers):
+            raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'")
+        parameters = list(inspect.signature(function).parameters.values())
+        if len(parameters) != 1 or parameters[0].annotation is inspect.Parameter.empty:
+            raise DeclarationError(f"{where} takes one window: def {function.__name__}(w: Recent)")
+        annotation = parameters[0].annotation
+        if isinstance(annotation, Window):
+            window: WindowDef | None = annotation.definition
+        else:
+            window = self.program.window(str(annotation).rpartition(".")[2])
+        if window is None or window not in self.program.windows:
+            declared = ", ".join(w.name for w in self.program.windows) or "none yet"
+            raise DeclarationError(f"{where}: {annotation!r} is not a window of app '{self.program.name}' ({declared})")
+        _refuse_odd(function.__name__, where)
+        return TriggerDef(function.__name__, function, window)
+
     def _event_of(self, annotation: Any, function: Callable[..., Any], where: str) -> EventDef:
         found: EventDef | None
         if isinstance(annotation, EventType):
@@ -247,7 +300,8 @@ class Declarations:
                 "choose a shorter one"
             )
         # DuckDB's names ignore case, so Account and account would be one table there.
-        taken = [t.name for t in self.program.tables] + [e.name for e in self.program.events]
+        program = self.program
+        taken = [t.name for t in program.tables] + [e.name for e in program.events] + [w.name for w in program.windows]
         if name.lower() in {other.lower() for other in taken}:
             raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'; rename one")
 
@@ -363,7 +417,9 @@ def _refuse_extras(cls: type, where: str, checks: tuple[CheckDef, ...]) -> None:
         if name in typed or (name.startswith("__") and name.endswith("__")) or value in checks:
             continue
         if callable(value) or isinstance(value, property | classmethod | staticmethod | CheckDef):
-            hint = 'mark it with @ps.check("reason")' if where.startswith("table") else "an event has fields only"
+            hint = 'mark it with @ps.check("reason")'
+            if not where.startswith("table"):
+                hint = "a window has columns only" if where.startswith("window") else "an event has fields only"
             raise DeclarationError(f"{where}: '{name}' is not a field; {hint}")
         shown = type(value).__name__, repr(value)
         if isinstance(value, Type | _Decimal):

@@ -47,6 +47,11 @@ class Body:
         raise DeclarationError(f"{self.label} ({self.file}:{line}): {what}")
 
 
+def stored(body: Body) -> frozenset[str]:
+    """The names that it assigns anywhere."""
+    return frozenset(n.id for n in ast.walk(body.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+
+
 def read(function: Callable[..., Any], label: str) -> Body:
     """Parse a function from its source file (or notebook cell)."""
     code = function.__code__

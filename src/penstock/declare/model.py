@@ -5,6 +5,8 @@
     │                                           CheckDef(text, function)
     ├── EventDef(name, fields, order, id)       Field(name, type)
     ├── TransactionDef(name, function, event, nested, several, batch)
+    ├── WindowDef(name, columns, rows | time, slide)
+    ├── TriggerDef(name, function, window)
     └── Flow(ranked, emitted, timed)            where transactions emit events
 
 They hold the user's functions, but know nothing of how those run. What a user touches
@@ -16,6 +18,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -135,6 +138,57 @@ class TransactionDef:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowDef:
+    """The last rows, or those of the last while; one such window for each key, where it has key columns."""
+
+    name: str
+    columns: tuple[Column, ...]  # key columns first
+    rows: int | None  # how many rows are seen; None: those of a span of time
+    time: int | timedelta | None
+    slide: int | timedelta | None = None  # None: with every row, or with the clock
+
+    @property
+    def keys(self) -> tuple[Column, ...]:
+        return tuple(c for c in self.columns if c.key)
+
+    @property
+    def values(self) -> tuple[Column, ...]:
+        return tuple(c for c in self.columns if not c.key)
+
+    def column(self, name: str) -> Column | None:
+        return next((c for c in self.columns if c.name == name), None)
+
+    @property
+    def hidden(self) -> str:
+        """The table that says where each key's rows lie (plan/windows.py); no user's can have this name."""
+        return f"${self.name}"
+
+    @property
+    def size(self) -> int:
+        """Rows; or time in the order's unit, which for a datetime is a microsecond."""
+        return self.rows if self.rows is not None else _span(self.time)
+
+    @property
+    def step(self) -> int:
+        """How far it slides at once, likewise; 0: with the clock."""
+        return _span(self.slide) if self.slide is not None else (0 if self.rows is None else 1)
+
+
+def _span(given: int | timedelta | None) -> int:
+    assert given is not None
+    return given // timedelta(microseconds=1) if isinstance(given, timedelta) else given
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerDef:
+    """Runs inside the transaction that adds to the window, where rows have entered or expired."""
+
+    name: str
+    function: Callable[..., Any]
+    window: WindowDef
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """What an app has whose outcomes are more than a row for each event of a batch: the events that transactions emit,
     and the order in which what they cause runs."""
@@ -160,6 +214,8 @@ class Program:
     tables: tuple[TableDef, ...] = ()
     events: tuple[EventDef, ...] = ()
     transactions: tuple[TransactionDef, ...] = ()
+    windows: tuple[WindowDef, ...] = ()
+    triggers: tuple[TriggerDef, ...] = ()
     # Field name -> type of what the transactions return, in order of first mention; filled by the planner.
     returns: tuple[tuple[str, Type], ...] = field(default=())
     # None where nothing is emitted, and each transaction takes one event; filled by the planner.
@@ -205,6 +261,12 @@ class Program:
                 *(Column(f.name, f.type) for f in event.fields),
             ),
         )
+
+    def window(self, name: str) -> WindowDef | None:
+        return next((w for w in self.windows if w.name == name), None)
+
+    def triggers_of(self, window: WindowDef) -> tuple[TriggerDef, ...]:
+        return tuple(t for t in self.triggers if t.window == window)
 
     def event(self, name: str) -> EventDef | None:
         kind = self._kinds.get(name)

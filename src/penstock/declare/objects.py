@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, T
 import pyarrow as pa
 
 from penstock.declare.fingerprint import Fingerprint, fingerprint
-from penstock.declare.model import EventDef, TableDef
+from penstock.declare.model import EventDef, TableDef, WindowDef
 from penstock.errors import Aborted, DeclarationError, InputError, PenstockError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     R = TypeVarWithDefault("R", default=Any)  # a record; `Table` alone is a table of any
 else:
     R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., Any])
 
 KeyPart: TypeAlias = int | str | Decimal | datetime.date  # a bool is an int, a datetime a date
@@ -56,6 +57,7 @@ class Accesses(Protocol):
     def contains(self, table: TableDef, key: tuple[Any, ...]) -> bool: ...
     def insert(self, table: TableDef, key: tuple[Any, ...], values: dict[str, Any]) -> Any: ...
     def delete(self, table: TableDef, key: tuple[Any, ...]) -> None: ...
+    def window(self, window: WindowDef, key: tuple[Any, ...]) -> Any: ...
     def emit(self, event: EventDef, values: dict[str, Any], at: Any) -> None: ...
     def now(self) -> Any: ...
     def scan(self, table: TableDef, way: str, names: tuple[str, ...], values: tuple[Any, ...]) -> Any: ...
@@ -123,6 +125,73 @@ class Table(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<table {self.definition.name}>"
+
+
+class WindowColumn(Protocol):
+    """A column of the rows that a window shows."""
+
+    def sum(self) -> Any: ...
+    def mean(self) -> Any: ...
+    def min(self) -> Any: ...
+    def max(self) -> Any: ...
+    def count(self) -> int: ...
+
+
+class WindowRows(Protocol[R_co]):
+    """Rows of a window: those that it shows, or that have entered or expired. Its columns are attributes."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[R_co]: ...
+    def __getattr__(self, name: str) -> WindowColumn: ...
+
+
+class Window(Generic[R]):
+    """A declared window, as a body names it. One without a key is its own rows."""
+
+    def __init__(self, definition: WindowDef) -> None:
+        self.definition = definition
+
+    def __getitem__(self, key: Key) -> Window[R]:
+        found: Window[R] = self._accesses().window(self.definition, _tuple(key))
+        return found
+
+    def add(self, **values: Value) -> None:
+        self._rows().add(**values)
+
+    def __len__(self) -> int:
+        return len(self._rows())
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self._rows())
+
+    def __getattr__(self, name: str) -> WindowColumn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found: WindowColumn = getattr(self._rows(), name)
+        return found
+
+    # In a trigger.
+    if TYPE_CHECKING:
+
+        @property
+        def entered(self) -> WindowRows[R]: ...
+        @property
+        def expired(self) -> WindowRows[R]: ...
+
+    def _rows(self) -> Any:
+        if self.definition.keys:
+            names = ", ".join(c.name for c in self.definition.keys)
+            raise PenstockError(f"window '{self.definition.name}' has one window a key ({names}); name its key")
+        return self._accesses().window(self.definition, ())
+
+    def _accesses(self) -> Accesses:
+        try:
+            return current.get()
+        except LookupError:
+            raise PenstockError(f"window '{self.definition.name}' holds rows only inside its transaction") from None
+
+    def __repr__(self) -> str:
+        return f"<window {self.definition.name}>"
 
 
 def _tuple(key: Any) -> tuple[Any, ...]:

@@ -21,6 +21,7 @@ from penstock.execute.codegen.generate import generate
 from penstock.execute.codegen.layout import (
     CLOCK,
     FULL_LOG,
+    FULL_ROOM,
     FULL_SCAN,
     FULL_TIMERS,
     LOG_SIZE,
@@ -37,13 +38,13 @@ from penstock.execute.modules import load_module, numba_is_extended
 from penstock.execute.order import OrderedBatch, clocks, ids
 from penstock.plan.inline import inline
 from penstock.plan.ir import Plan
-from penstock.state import ages, hashing, index, jit, prefetch, scan, strings
+from penstock.state import ages, hashing, index, jit, prefetch, rings, scan, strings
 from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
 from penstock.state.tables import Parts, Tables
 
 # What generated source calls: a kernel kept on disk is good only for these very helpers.
-_HELPERS = (kernels, steps, ages, hashing, jit, prefetch, strings)
+_HELPERS = (kernels, steps, ages, hashing, jit, prefetch, rings, strings)
 _SCANNED = 1 << 14  # rows that scans have room for at first
 _NO_LITERALS = np.zeros(1, np.int64)
 
@@ -100,7 +101,7 @@ class Kernel:
         self.fingerprint = self._fingerprint()
         self.function = self._compile()
         self._arguments = itemgetter(*self.layout.names)
-        tables = range(len(plan.program.stored))
+        tables = range(len(plan.tables))
         self._parts = tuple((a.name, a.of, a.part) for number in tables for a in table_arguments(plan, number))
         self._fields = _fields(plan, self.layout.arguments, "event")
         self._queued = _fields(plan, self.layout.arguments, "queue")  # which may come from outside too, by a call
@@ -226,8 +227,11 @@ class Kernel:
         elif what <= STALE_INDEX:
             name, column = indexed(self.plan)[STALE_INDEX - what]
             running.tables[name].build_index(column)
+        elif what >= FULL_ROOM:
+            window = running.tables.windows[self.plan.tables[what - FULL_ROOM].name]
+            window.reserve_rows()
         elif what >= 0:
-            table = running.tables[self.plan.program.stored[what].name]
+            table = running.tables[self.plan.tables[what].name]
             table.reserve(table.capacity)
         else:
             assert running.flow is not None

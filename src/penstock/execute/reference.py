@@ -3,6 +3,7 @@
     state       {"Account": {("a",): {"balance": Dec}, ...}, ...}
     one round   an event and what it causes: body(event) -> convert what it returns -> checks; on an abort, put back
                 what it touched (rounds.py)
+    windows     lists of rows beside the tables (windows.py)
     one batch   what is due of it and of what was held back, sorted by (ts, has an id, id, arrival), each as above, and
                 before each the timers that are due by then (timers.py); the members of an atomic batch at the place of
                 their last one, and what is short of some behind all
@@ -33,7 +34,7 @@ from penstock.execute.clock import first_ts
 from penstock.execute.request import BatchRequest, KeptSteps, checked_steps
 from penstock.execute.rounds import Rounds
 from penstock.execute.timers import Timers
-from penstock.execute.uncompiled import Clock, Key, Row
+from penstock.execute.uncompiled import EPOCH, MICROSECOND, Clock, Key, Row
 from penstock.execute.values import convert, lift, lower
 from penstock.plan import flow
 from penstock.state.sql import read
@@ -52,7 +53,6 @@ class Arrival:
         return float(self.place[0]) if self.place[0] == _NEVER else int(self.place[0])
 
 
-_EPOCH, _MICROSECOND = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC), datetime.timedelta(microseconds=1)
 _NEVER = float("-inf")  # before every ts
 
 
@@ -278,7 +278,7 @@ class Reference:
         """What a called event gets that leaves its ts to the clock, before there is a clock."""
         order = self.program.order_type()
         assert order is not None
-        return _EPOCH + first_ts(order) * _MICROSECOND if order.kind == "datetime" else first_ts(order)
+        return EPOCH + first_ts(order) * MICROSECOND if order.kind == "datetime" else first_ts(order)
 
     def _turn(self, several: list[Arrival]) -> tuple[bool, tuple[Any, ...]]:
         """When a transaction runs: at the place of its last event; what is short of members, in a flush, behind all."""
@@ -320,7 +320,7 @@ class Reference:
         if time == _NEVER:
             return None
         is_time = self.program.order_type() == DATETIME
-        return _EPOCH + int(time) * _MICROSECOND if is_time else int(time)
+        return EPOCH + int(time) * MICROSECOND if is_time else int(time)
 
     def _definition(self, table: Any) -> TableDef:
         wanted = table.definition if isinstance(table, objects.Table) else table
@@ -341,4 +341,4 @@ def _without(some: list[Arrival], others: list[Arrival]) -> list[Arrival]:
 
 def _time(ts: Any) -> int:
     """A place in time as the number that watermarks count in."""
-    return (ts - _EPOCH) // _MICROSECOND if isinstance(ts, datetime.datetime) else int(ts)
+    return (ts - EPOCH) // MICROSECOND if isinstance(ts, datetime.datetime) else int(ts)

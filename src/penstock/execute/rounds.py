@@ -20,6 +20,7 @@ from penstock.declare.model import EventDef, Program
 from penstock.errors import Aborted
 from penstock.execute.uncompiled import Clock, EventView, Key, Row, Transaction, uncompiled
 from penstock.execute.values import convert, lower
+from penstock.execute.windows import Windows
 from penstock.plan import flow
 
 
@@ -46,6 +47,7 @@ class Round:
 class Rounds:
     def __init__(self, program: Program, tables: dict[str, dict[Key, Row]]) -> None:
         self._program, self._tables = program, tables
+        self._windows = Windows(program, uncompiled)
         self._written: dict[str, dict[Key, Any]] = {t.name: {} for t in program.tables}  # key -> the clock
         self._bodies = {t.event.name: uncompiled(t.function) for t in program.transactions}
         self._checks = {t.name: [(c.text, uncompiled(c.function)) for c in t.checks] for t in program.tables}
@@ -93,7 +95,7 @@ class Rounds:
     def _group(self, root: list[Emitted], rows: list[dict[str, Any]], emits: int, clock: Clock) -> list[Emitted]:
         """Run a transaction and the nested ones that it causes; what they emitted. emits: of the round, before it."""
         first, inside, emitted = len(rows), [*root], list[Emitted]()
-        transaction = Transaction(self._tables, flow.MOST_EMITS - emits, clock)
+        transaction = Transaction(self._tables, self._windows, flow.MOST_EMITS - emits, clock)
         reason = None
         try:
             while inside:

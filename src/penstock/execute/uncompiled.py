@@ -21,12 +21,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.declare.model import EventDef, TableDef
+from penstock.declare.model import EventDef, TableDef, WindowDef
 from penstock.errors import Aborted
 from penstock.execute import scans
 from penstock.execute.aggregates import REFERENCES, Turns
 from penstock.execute.values import convert, lift, lower, negated
+from penstock.execute.windows import Rows, Windows, WindowView, add, seen
 from penstock.plan.flow import TOO_MANY
+
+EPOCH, MICROSECOND = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC), datetime.timedelta(microseconds=1)
 
 Key = tuple[Any, ...]
 Row = dict[str, Any]  # the columns beside the key, as a body sees them
@@ -68,14 +71,15 @@ class Clock:
 
 
 class Transaction:
-    """The way of a transaction, and of those nested in it, to the tables: what it wrote, and how to put it back; and
-    what it emitted: an event, its fields, and when it runs, or None. room: how much more it may emit."""
+    """The way of a transaction, and of those nested in it, to tables and windows: what it wrote, and how to put it
+    back; and what it emitted: an event, its fields, and when it runs, or None. room: how much more it may emit."""
 
-    def __init__(self, tables: dict[str, dict[Key, Row]], room: int, clock: Clock) -> None:
-        self.tables, self._room, self._clock = tables, room, clock
+    def __init__(self, tables: dict[str, dict[Key, Row]], windows: Windows, room: int, clock: Clock) -> None:
+        self.tables, self._windows, self._room, self._clock = tables, windows, room, clock
         self.emitted: list[tuple[EventDef, dict[str, Any], Any]] = []
         self.written: dict[tuple[str, Key], None] = {}  # in order of first write
         self._before: dict[tuple[str, Key], Row | None] = {}
+        self._kept_before: dict[tuple[str, Key], Rows] = {}
 
     def existing(self, table: TableDef, key: Key) -> Record:
         record = Record(self, table, _key(table, key), optional=False)
@@ -102,6 +106,31 @@ class Transaction:
         self.row(table, key)
         self._remember(table, key)
         del self.tables[table.name][key]
+
+    def window(self, window: WindowDef, key: Key) -> WindowView:
+        return WindowView(self, window, tuple(convert(k, c.type) for k, c in zip(key, window.keys, strict=True)))
+
+    def seen(self, window: WindowDef, key: Key) -> list[Row]:
+        kept = self._windows.kept[window.name].get(key, Rows())
+        first, end = seen(window, kept, self._time(window))
+        return [row for _, row in kept.rows[first:end]]
+
+    def add(self, window: WindowDef, key: Key, row: Row) -> None:
+        """One row more; what it makes slide runs the window's triggers."""
+        several = self._windows.kept[window.name]
+        before = several.get(key, Rows())
+        several[key], came, left = add(window, before, row, self._time(window))
+        self._kept_before.setdefault((window.name, key), before)
+        if came or left:
+            for trigger in self._windows.triggers[window.name]:
+                trigger(WindowView(self, window, key, (came, left)))
+
+    def _time(self, window: WindowDef) -> int:
+        """The clock as a number; rows are counted without one."""
+        if window.rows is not None:
+            return 0
+        clock = lower(self.now())
+        return (clock - EPOCH) // MICROSECOND if isinstance(clock, datetime.datetime) else int(clock)
 
     def emit(self, event: EventDef, values: dict[str, Any], at: Any) -> None:
         given = {f.name: lower(convert(values[f.name], f.type)) for f in event.fields}
@@ -153,6 +182,8 @@ class Transaction:
             self.tables[name].pop(key, None)
             if row is not None:
                 self.tables[name][key] = row
+        for (name, key), kept in self._kept_before.items():
+            self._windows.kept[name][key] = kept
 
 
 def _key(table: TableDef, key: Key) -> Key:

@@ -19,7 +19,8 @@ from penstock.plan.text import Texts
 @dataclass(frozen=True, slots=True)
 class Access:
     op: int
-    kind: str  # read, write, insert, delete, look (only whether it is there), scan
+    # read, write, insert, delete, look (only whether it is there), scan; of a window add, see
+    kind: str
     table: str
     keys: tuple[int, ...]  # the key's values
     key: str  # the key as text
@@ -65,6 +66,11 @@ def given(block: Block) -> dict[str, tuple[str, ...]]:
     return {name: tuple(sorted(needs)) for name, needs in out.items()}
 
 
+def shown(table: str) -> str:
+    """A table's name, or that of the window whose hidden table it is."""
+    return table.removeprefix("$")
+
+
 class _Finder:
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -79,7 +85,7 @@ class _Finder:
                 self.loops.setdefault(inner.id, []).append(loop)
 
     def accesses(self) -> Iterator[Access]:
-        used = {op.args[0] for op in self.ops.values() if op.traits.of_column}
+        used = {op.args[0] for op in self.ops.values() if op.looks_through}
         for op in self.block.walk():
             # A lookup that nothing reads or writes still asks whether a record is there.
             if not op.traits.access or (op.traits.access == "look" and op.id in used):
@@ -87,15 +93,15 @@ class _Finder:
             if op.code == "scan":
                 yield Access(op.id, "scan", op.table, (), "*", self.deciders(op), self.unforeseen[op.id])
                 continue
-            row = self.ops[op.args[0]] if op.traits.of_column else op
+            row = self.ops[op.args[0]] if op.looks_through else op
             if row.code == "self":
                 continue
             keys = row.args[: row.const]  # an insert knows how many of its arguments are the key
             key = self.texts.join(keys)
-            reads = op.traits.access == "read"
-            needs = [] if reads else [n for n in self.deciders(op) if n != f"{op.table}[{key}]"]
+            reads = op.traits.access in ("read", "see")
+            needs = [] if reads else [n for n in self.deciders(op) if n != self.record(op)]
             alone = self.unforeseen.get(row.id, "")
-            yield Access(op.id, op.traits.access, op.table, keys, key, tuple(needs), alone)
+            yield Access(op.id, op.traits.access, shown(op.table), keys, key, tuple(needs), alone)
 
     def deciders(self, op: Op) -> tuple[str, ...]:
         """The records whose values, or presence, decide what an operation does."""
@@ -105,12 +111,12 @@ class _Finder:
             scanned |= {f"{loop.table}[*]"} if loop.code == "scan" else set()
         found = {self.record(self.ops[one]) for one in self.reads(r for r in roots if r is not None)}
         if op.traits.takes == "key" and op.traits.aborts:
-            found.add(f"{op.table}[{self.texts.join(op.args[: op.const])}]")
+            found.add(f"{shown(op.table)}[{self.texts.join(op.args[: op.const])}]")
         return tuple(sorted(found | scanned))
 
     def record(self, op: Op) -> str:
-        row = self.ops[op.args[0]] if op.traits.of_column else op
-        return f"{op.table}[{self.texts.join(row.args[: row.const])}]"
+        row = self.ops[op.args[0]] if op.looks_through else op
+        return f"{shown(op.table)}[{self.texts.join(row.args[: row.const])}]"
 
     def reads(self, values: Iterable[int]) -> set[int]:
         """The reads and finds that these values come from."""
@@ -126,7 +132,7 @@ class _Finder:
                 todo += self.carries[value]
                 continue
             op = self.ops[value]
-            if "column" in op.traits.reads:
+            if "column" in op.traits.reads or op.traits.access in ("see", "add"):
                 found.add(value)
             elif op.code == "present":
                 found.add(op.args[0])

@@ -57,6 +57,8 @@ def lower_max(lo: Lowering, node: ast.Call) -> Val:
 def _extreme(lo: Lowering, node: ast.Call, better: ast.cmpop) -> Val:
     name = ast.unparse(node.func)
     over, made = _generator(lo, node, alone=True)
+    if over.window is not None:
+        lo.body.refuse(node, f"{name} of a window's rows is asked of a column: w.amount.{name}()")
     if over.table is None:
         lo.body.refuse(
             node, f"{name} of a generator is for the records of a table; loop over a list to find its extreme"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass, replace
 
 from penstock.declare import body as bodies
-from penstock.declare.model import CheckDef, Program, TableDef, TransactionDef
+from penstock.declare.model import CheckDef, EventDef, Program, TableDef, TransactionDef, TriggerDef
 from penstock.declare.objects import Udf
 from penstock.declare.types import DATETIME, FLOAT, Type
 from penstock.errors import DeclarationError
+from penstock.plan import windows
 from penstock.plan.flow import flow_of, only_reads, refuse_columns, refuse_timers
 from penstock.plan.ir import MEMBERS, ROW, Block, CheckPlan, Plan, TransactionPlan
 from penstock.plan.lower import Lowering
@@ -25,6 +25,7 @@ class Lowered:
     plan: TransactionPlan
     returns: tuple[tuple[str, Type, int], ...]  # name, type, line
     udfs: tuple[tuple[str, Udf], ...]
+    windows: dict[str, int]  # that it names, or a trigger that is part of it -> the line
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,12 @@ class LoweredCheck:
 def lower_transaction(program: Program, definition: TransactionDef) -> Lowered:
     body = bodies.read(definition.function, f"transaction '{definition.name}'")
     lowering = Lowering(
-        body, event=definition.event, locals=_locals(body), tables=program.tables, events=program.events
+        body,
+        event=definition.event,
+        locals=bodies.stored(body),
+        tables=program.tables,
+        events=program.events,
+        program=program,
     )
     if definition.several:
         lowering.members = lowering.value("members", MEMBERS)
@@ -46,13 +52,29 @@ def lower_transaction(program: Program, definition: TransactionDef) -> Lowered:
     writes = {op.table for op in block.walk() if op.traits.writes}
     returns = tuple((name, *one) for name, several in lowering.returns.items() for one in several)
     plan = TransactionPlan(definition.name, definition.event.name, block, tuple(sorted(writes)), body.file)
-    return Lowered(plan, returns, tuple(lowering.udfs.items()))
+    return Lowered(plan, returns, tuple(lowering.udfs.items()), lowering.windows)
+
+
+def lower_trigger(program: Program, definition: TriggerDef) -> None:
+    """Raise where a trigger cannot be compiled; what it does belongs to the transaction that adds to its window."""
+    body = windows.trigger_body(definition)
+    lowering = Lowering(
+        body,
+        event=EventDef("", (), None, None),
+        locals=bodies.stored(body),
+        tables=program.tables,
+        events=program.events,
+        program=program,
+        is_trigger=True,
+        running=(definition.window.name,),
+    )
+    windows.alone(lowering, definition)
 
 
 def lower_check(table: TableDef, check: CheckDef) -> LoweredCheck:
     name = check.function.__name__
     body = bodies.read(check.function, f"check '{name}' of table '{table.name}'")
-    lowering = Lowering(body, table=table, locals=_locals(body))
+    lowering = Lowering(body, table=table, locals=bodies.stored(body))
     lowering.self_row = lowering.emit("self", (), ROW, table=table.name)
     _lower(lowering)
     block = Block(name, tuple(lowering.ops), body.source, body.function.__code__.co_firstlineno)
@@ -71,10 +93,6 @@ def _lower(lowering: Lowering) -> None:
         body.refuse(
             body.tree, "an expression or a statement in it is nested too deeply; give parts of it names of their own"
         )
-
-
-def _locals(body: bodies.Body) -> frozenset[str]:
-    return frozenset(n.id for n in ast.walk(body.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
 
 
 def agree(program: Program, lowered: list[Lowered]) -> Program:
@@ -96,6 +114,7 @@ def agree(program: Program, lowered: list[Lowered]) -> Program:
                     f"{at} returns '{name}' as {type_}, but {by} returns it as {known}; use another name or one type"
                 )
             fields[name] = (met, by)
+    _refuse_owners(lowered)
     returns = tuple((name, type_) for name, (type_, _) in fields.items())
     plans = [one.plan for one in lowered]
     reading = frozenset(plan.event for plan in plans if only_reads(plan))
@@ -109,6 +128,20 @@ def _refuse_units(program: Program) -> None:
         if ts is not None and table.ttl is not None and isinstance(table.ttl, int) == (ts == DATETIME):
             takes = "a timedelta" if ts == DATETIME else "an int, in its unit"
             raise DeclarationError(f"table '{table.name}': ttl={table.ttl!r}, but ts is {ts} in this app; give {takes}")
+
+
+def _refuse_owners(lowered: list[Lowered]) -> None:
+    """A window is one transaction's, and of the triggers that are part of it."""
+    owners: dict[str, Lowered] = {}
+    for one in lowered:
+        for name, line in one.windows.items():
+            owner = owners.setdefault(name, one)
+            if owner is not one:
+                raise DeclarationError(
+                    f"transaction '{one.plan.name}' ({one.plan.file}:{line}) names window '{name}', which belongs to "
+                    f"transaction '{owner.plan.name}' ({owner.plan.file}:{owner.windows[name]}), which names it too; "
+                    f"emit an event that '{owner.plan.name}' takes, or keep what both need in a table"
+                )
 
 
 def _meet(a: Type, b: Type) -> Type | None:
@@ -133,6 +166,7 @@ def build(program: Program, lowered: list[Lowered], checks: list[LoweredCheck]) 
         tuple(one.plan for one in lowered),
         tuple(one.plan for one in checks),
         tuple(sorted(udfs.items())),
+        windows.plans(program, (op for one in lowered for op in one.plan.block.walk())),
     )
     refuse_columns(plan.program)
     _refuse_units(plan.program)

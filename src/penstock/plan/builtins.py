@@ -20,7 +20,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import INT, Type
-from penstock.plan import aggregates, expressions, names, times
+from penstock.plan import aggregates, expressions, names, times, windows
 from penstock.plan.numbers import compare, negate
 from penstock.plan.values import Val
 
@@ -119,7 +119,8 @@ def _abs(lo: Lowering, node: ast.Call) -> Val:
 
 
 def _len(lo: Lowering, node: ast.Call) -> Val:
-    return lo.value("len", INT, names.list_field(lo, _only(lo, node)), node=node)
+    found = windows.length(lo, _only(lo, node))
+    return found or lo.value("len", INT, names.list_field(lo, _only(lo, node)), node=node)
 
 
 def _min(lo: Lowering, node: ast.Call) -> Val:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.declare import objects
 from penstock.declare.types import BOOL, FLOAT, INT, Type
-from penstock.plan import builtins, emits, expressions, names, scans, times
+from penstock.plan import builtins, emits, expressions, names, scans, times, windows
 from penstock.plan.values import Iterated, Val, decimal_type
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def statement(lo: Lowering, node: ast.Call) -> None:
         lo.emit("abort", name=text, node=node, guard=lo.both(lo.path, lo.negated(holds.id)))
     elif function is objects.emit:
         emits.lower(lo, node)
+    elif windows.statement(lo, node):
+        return
     else:
         expressions.any_value(lo, node)
 
@@ -57,6 +59,9 @@ def _arguments(lo: Lowering, node: ast.Call, *names: str) -> list[ast.expr]:
 
 
 def call(lo: Lowering, node: ast.Call) -> Val:
+    of_window = windows.call(lo, node)
+    if of_window is not None:
+        return of_window
     function = names.static(lo, node.func)
     row = builtins.find(function)
     if node.keywords and (isinstance(function, objects.Udf) or (row is not None and not row.named)):
@@ -116,9 +121,9 @@ def _udf_result(lo: Lowering, function: objects.Udf, signature: str, node: ast.A
 
 def iterable(lo: Lowering, node: ast.expr) -> Iterated:
     """What a `for` runs over."""
-    scan = scans.iterated(lo, node)
-    if scan is not None:
-        return scan
+    found = scans.iterated(lo, node) or windows.iterated(lo, node)
+    if found is not None:
+        return found
     match node:
         case ast.Call(func=ast.Name() as name, args=args) if (
             names.static(lo, name) is zip and args and not node.keywords
@@ -134,7 +139,7 @@ def iterable(lo: Lowering, node: ast.expr) -> Iterated:
             lists = (names.list_field(lo, node),)
         case _:
             over = "a list field" if lo.members is None else f"'{lo.body.parameter}', a list field"
-            lo.body.refuse(node, f"a loop runs over {over}, zip(e.xs, e.ys), range(n) or a table")
+            lo.body.refuse(node, f"a loop runs over {over}, zip(e.xs, e.ys), range(n), a table or a window")
     items = []
     for one in lists:
         item = one.type.item

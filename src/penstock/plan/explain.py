@@ -13,6 +13,12 @@ def explain(plan: Plan) -> str:
     for table in plan.program.tables:
         columns = ", ".join(f"{c.name}: {c.type}{' key' if c.key else ''}" for c in table.columns)
         out.append(f"table {table.name}({columns})")
+    for window in plan.program.windows:
+        columns = ", ".join(f"{c.name}: {c.type}{' key' if c.key else ''}" for c in window.columns)
+        sizes = (("rows", window.rows), ("time", window.time), ("slide", window.slide))
+        size = " ".join(f"{name}={value}" for name, value in sizes if value is not None)
+        triggers = ", ".join(trigger.name for trigger in plan.program.triggers_of(window))
+        out.append(f"window {window.name}({columns}) {size}" + (f", triggers {triggers}" if triggers else ""))
     for check in plan.checks:
         out += ["", f'check {check.table} or "{check.text}"', *_block(check.block)]
     for transaction in plan.transactions:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.declare.body import MISSING
 from penstock.declare.types import BOOL
-from penstock.plan import calls, names, records, times
+from penstock.plan import calls, names, records, times, windows
 from penstock.plan.numbers import arithmetic, compare, negate
-from penstock.plan.values import MemberRef, RecordRef, Unassigned, Val
+from penstock.plan.values import MemberRef, RecordRef, Stated, Unassigned, Val, WindowRef, WindowRow
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
 
 
-def any_value(lo: Lowering, node: ast.expr) -> Val | RecordRef:
-    """A value or a record."""
+def any_value(lo: Lowering, node: ast.expr) -> Stated:
+    """A value, a record, or a window."""
     match node:
         case ast.Name(id=name) if name in lo.env:
             binding = lo.env[name]
@@ -39,6 +39,8 @@ def any_value(lo: Lowering, node: ast.expr) -> Val | RecordRef:
             return records.method(lo, table, method, node)
         case ast.IfExp():
             return _conditional(lo, node)
+        case ast.Subscript() | ast.Name() | ast.Attribute() if (window := windows.ref(lo, node)) is not None:
+            return window
     return _value(lo, node)
 
 
@@ -46,11 +48,19 @@ def value(lo: Lowering, node: ast.expr) -> Val:
     found = any_value(lo, node)
     if isinstance(found, RecordRef):
         lo.body.refuse(node, f"a {found.table.name} record is not a value; name one of its columns")
+    if isinstance(found, WindowRef):
+        lo.body.refuse(node, f"window '{found.window.name}' is not a value; use len(…), a column's sum(), or a loop")
+    if isinstance(found, WindowRow):
+        lo.body.refuse(node, f"a row of window '{found.window.name}' is not a value; name one of its columns")
     return found
 
 
 def record(lo: Lowering, node: ast.expr) -> RecordRef:
     found = any_value(lo, node)
+    if isinstance(found, WindowRow):
+        lo.body.refuse(node, f"rows of window '{found.window.name}' are only read")
+    if isinstance(found, WindowRef):
+        lo.body.refuse(node, f"window '{found.window.name}' takes rows by add(…), and shows them by a column's sum()")
     if not isinstance(found, RecordRef):
         lo.body.refuse(node, f"this is {found.type}, which has no columns{times.counting(found.type)}")
     return found
@@ -130,6 +140,8 @@ def _binary(lo: Lowering, node: ast.BinOp) -> Val:
 
 
 def _attribute(lo: Lowering, node: ast.Attribute) -> Val:
+    if (part := windows.column_of(lo, node)) is not None:
+        return part
     which = names.event(lo, node.value)
     if which is not None:
         return names.field(lo, node, which)
@@ -156,6 +168,8 @@ def refuse_event(lo: Lowering, target: ast.Attribute) -> None:
         return
     if target.value.id == lo.body.parameter or isinstance(lo.env.get(target.value.id), MemberRef):
         what = "an event cannot be changed" if lo.event is not None else "a check only looks; it cannot write"
+        if lo.is_trigger:
+            what = "a window is changed by add(…) alone"
         lo.body.refuse(target, what + "; use a local name")
 
 
@@ -228,7 +242,7 @@ def _bool_op(lo: Lowering, node: ast.BoolOp, operand: Any) -> Val:
     return total
 
 
-def _conditional(lo: Lowering, node: ast.IfExp) -> Val | RecordRef:
+def _conditional(lo: Lowering, node: ast.IfExp) -> Stated:
     test = condition(lo, node.test)
     path = lo.path
     arms = []
@@ -237,6 +251,8 @@ def _conditional(lo: Lowering, node: ast.IfExp) -> Val | RecordRef:
         arms.append(any_value(lo, part))
     lo.path = path
     a, b = arms
+    if isinstance(a, WindowRef | WindowRow) or isinstance(b, WindowRef | WindowRow):
+        lo.body.refuse(node, "a window cannot be chosen by a condition; use an if, and two names")
     if isinstance(a, RecordRef) or isinstance(b, RecordRef):
         return lo.join_records(node, "this expression", test, a, b)
     return lo.select(node, "the two arms", test, a, b)

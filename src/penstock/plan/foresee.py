@@ -102,6 +102,7 @@ class _Keys:
         self.lookups = [op for op in self.ops.values() if op.traits.takes == "key"]
         self.scans = [op for op in self.ops.values() if op.code == "scan"]
         self.owner = block.loops_of_items()
+        self.windows = {op.table for op in self.ops.values() if op.traits.takes == "window"}
         self.made = {op.id: op.args for op in self.ops.values()}
         for loop in (op for op in self.ops.values() if op.is_loop):
             ends = () if loop.until is None else (loop.until,)
@@ -134,9 +135,12 @@ class _Keys:
 
     def alone(self, lookup: Op) -> str:
         """Where a key is from, if it cannot be foreseen."""
+        if lookup.table in self.windows:
+            return "of a window"
         behind = self.behind(lookup.args[: lookup.const])
         made = [self.ops[v] for v in behind if v in self.ops]
-        if any({"presence", "column"} & set(op.traits.reads) for op in made):
+        of_rows = any(self.owner[v].code == "rows" for v in behind if v in self.owner)
+        if of_rows or any({"presence", "column", "rows"} & set(op.traits.reads) for op in made):
             return "from state"
         if len(made) < len(behind):
             return "from a loop's earlier turns"

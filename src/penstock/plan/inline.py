@@ -72,6 +72,8 @@ def inline(plan: Plan) -> Inlined | str:
         return "its transactions set timers"
     if any(t.several for t in plan.program.transactions):
         return "one of its transactions takes several events"
+    if plan.windows:
+        return "its transactions use windows"
     try:
         groups = [_Group(plan, root, lanes) for root in plan.transactions]
         if sum(1 for group in groups for _ in walk(group.plan.block.ops)) > MOST_OPERATIONS:

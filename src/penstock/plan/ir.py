@@ -23,13 +23,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.declare.model import Program, TableDef
+from penstock.declare.model import Program, TableDef, WindowDef
 from penstock.declare.objects import Udf
 from penstock.declare.types import Type
 
 ROW = Type("row")  # the place of a record in its table; negative where there is none
 MEMBER = Type("member")  # the place of an event among those of its type, where a transaction takes several
 MEMBERS = Type("list", item=MEMBER)
+RANGE = Type("rows")  # rows of a window: whose, the number of the first, and the number behind the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,10 @@ class Traits:
     pure: bool = True  # nobody sees whether it ran but those who use its value
     loop: bool = False
     whole: bool = False  # a transaction that has it is not split
-    takes: str = ""  # "key": its first arguments are a key; "row": its first one is a row; "table": all of its records
-    # "event": a field; "column": a value of a record; "presence": whether there is a record
+    # "key": its first arguments are a key; "row": its first one is a row; "table": all of its records; "window": a
+    # window's rows
+    takes: str = ""
+    # "event": a field; "column": a value of a record; "presence": whether there is a record; "rows": those of a window
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()  # likewise
     access: str = ""  # what a schedule calls it
@@ -70,7 +73,7 @@ _OVERFLOW = ("overflow",)
 _TOO_MANY = ("too many events",)
 _CHECKS = ("a check",)
 _MISSING, _EXISTS, _NULL = ("missing {table}",), ("exists {table}",), ("null {name}",)
-_THERE, _COLUMN, _RECORD = ("presence",), ("column",), ("presence", "column")
+_THERE, _COLUMN, _RECORD, _ROWS = ("presence",), ("column",), ("presence", "column"), ("rows",)
 
 OPERATIONS: dict[str, Traits] = {
     # Values, and what the event gives. const, item: bound where they are used. field, list: of the member that is their
@@ -121,6 +124,17 @@ OPERATIONS: dict[str, Traits] = {
     "write": Traits("record", pure=False, takes="row", writes=_COLUMN, access="write"),
     # The records of a table, or some: the rows are collected before the first turn, where there is room for them.
     "scan": Traits("loop", retries=True, pure=False, loop=True, takes="table", reads=_RECORD, access="scan"),
+    # Windows. seen: of a record of the hidden table and the clock, if it is of time; entered, expired: of an add.
+    "seen": Traits("seen", shared=True, takes="window", reads=_ROWS, access="see"),
+    "window_add": Traits(
+        "window_add", retries=True, pure=False, takes="window", reads=_ROWS, writes=_ROWS, access="add"
+    ),
+    "entered": Traits("slid", takes="window"),
+    "expired": Traits("slid", takes="window"),
+    "window_len": Traits("{0}_b - {0}_a", shared=True, cheap=True),
+    "window_sum": Traits("window_sum", aborts=_OVERFLOW, fits=("float",), shared=True, takes="window", reads=_ROWS),
+    "window_min": Traits("window_best", shared=True, takes="window", reads=_ROWS),
+    "window_max": Traits("window_best", shared=True, takes="window", reads=_ROWS),
     # Control.
     "abort": Traits("abort", aborts=("{name}",), pure=False),
     "return": Traits("return", pure=False),
@@ -132,9 +146,12 @@ OPERATIONS: dict[str, Traits] = {
     "member": Traits("member", pure=False, whole=True),
     "checks": Traits("checks", aborts=_CHECKS, pure=False, whole=True),
     # An emit with at=: it waits in a table, and its last argument is when it runs.
-    "timer": Traits("timer", aborts=(*_TOO_MANY, *_OVERFLOW), retries=True, pure=False, writes=_RECORD),
+    "timer": Traits(
+        "timer", aborts=(*_TOO_MANY, *_OVERFLOW), retries=True, pure=False, takes="emission", writes=_RECORD
+    ),
     "each": Traits("loop", pure=False, loop=True),
     "range": Traits("loop", pure=False, loop=True),
+    "rows": Traits("loop", pure=False, loop=True, takes="window", reads=_ROWS),
 }
 
 
@@ -159,8 +176,9 @@ class Op:
     table: str = ""
     name: str = ""  # a column, a field, a reason, a function, an event, a lane
     # const: the value; field, list: whether it may be null; now: whether there may be none; call: whether it may
-    # overflow; item: which list, or which key column; range: the step; insert: how many of its arguments are the key;
-    # scan: which records; checks: the tables
+    # overflow; item: which list, which key column of a record, or which column of a window's row; range: the step;
+    # insert: how many of its arguments are the key; scan: which records; window_sum: whether of what is seen, of which
+    # the sum is kept; checks: the tables
     const: Any = None
     body: tuple[Op, ...] = ()  # loops
     carries: tuple[Carry, ...] = ()  # loops
@@ -174,6 +192,11 @@ class Op:
     @property
     def is_loop(self) -> bool:
         return self.traits.loop
+
+    @property
+    def looks_through(self) -> bool:
+        """Whether its first argument is the row of what it looks at or changes."""
+        return self.traits.of_column or (self.traits.takes == "window" and bool(self.traits.access))
 
     @property
     def may_abort(self) -> bool:
@@ -234,14 +257,31 @@ class CheckPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowPlan:
+    definition: WindowDef
+    table: TableDef  # hidden: where each key's rows lie (plan/windows.py)
+    summed: tuple[int, ...]  # the columns whose sums are kept
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     program: Program
     transactions: tuple[TransactionPlan, ...]
     checks: tuple[CheckPlan, ...]
     udfs: tuple[tuple[str, Udf], ...] = ()
+    windows: tuple[WindowPlan, ...] = ()
+
+    @property
+    def tables(self) -> tuple[TableDef, ...]:
+        """What the state consists of: the program's own, and behind them the windows' hidden ones."""
+        return (*self.program.stored, *(w.table for w in self.windows))
 
     def table(self, name: str) -> TableDef:
-        return self.program.table(name)
+        return next(t for t in self.tables if t.name == name)
+
+    def window(self, table: str) -> WindowPlan | None:
+        """The window that a hidden table is of."""
+        return next((w for w in self.windows if w.table.name == table), None)
 
     @property
     def uses_clock(self) -> bool:

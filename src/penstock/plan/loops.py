@@ -15,14 +15,14 @@ loop may then run.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import BOOL, Type
-from penstock.plan import calls
+from penstock.plan import calls, windows
 from penstock.plan.ir import MEMBER, Carry, Op
-from penstock.plan.values import Binding, Exit, Iterated, MemberRef, RecordRef, Unassigned, Val
+from penstock.plan.values import Binding, Exit, Found, Iterated, MemberRef, RecordRef, Unassigned, Val
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -48,9 +48,8 @@ def run(
 ) -> None:
     """Lower a loop; changed: the names that are others behind it; turn: what lowers a turn, if not its statements."""
     _refuse_depth(lo, node)
-    table = over.table.name if over.table is not None else ""
     args = tuple(a.id for a in over.args)
-    head = Op(0, over.code, args, None, lo.path, node.lineno, table, over.name, over.const)
+    head = Op(0, over.code, args, None, lo.path, lo.line or node.lineno, over.of, over.name, over.const)
     carried = {n: lo.env[n] for n in changed if isinstance(lo.env.get(n), Val | RecordRef)}
     loop = _Loop(lo, node, head, over, changed, carried, turn or (lambda: lo.block(node.body)))
     # A carry's type is known only once the body is: a literal bends to what the body adds to it. So lower the
@@ -69,6 +68,8 @@ def run(
         del lo.ops[mark:]
         assumed = found.shapes
     lo.depth -= 1
+    if over.window is not None:
+        windows.refuse_adds(lo, over.window, found.op.body, node)
     loop.finish(found)
 
 
@@ -133,20 +134,25 @@ class _Loop:
         return {n: Unassigned(self.node.lineno) for n in self.changed if n not in self.carried}
 
     def bind_items(self) -> None:
-        target, table, types = self.node.target, self.over.table, self.over.items
+        target, over = self.node.target, self.over
         names = target.elts if isinstance(target, ast.Tuple) else [target]
-        count = len(types) if table is None else 1
+        record = over.table is not None or over.window is not None
+        count = 1 if record else len(over.items)
         if len(names) != count or not all(isinstance(n, ast.Name) for n in names):
-            what = f"{count} value(s)" if table is None else "one record"
+            what = f"{count} value(s)" if not record else "one record" if over.window is None else "one row"
             self.lo.body.refuse(target, f"this loop gives {what} a turn; name as many")
-        given: Sequence[Val | RecordRef | MemberRef]
-        items = tuple(self.lo.value("item", t, node=self.node, const=k, guard=None) for k, t in enumerate(types))
-        if table is None:
-            given = [MemberRef(one) if one.type == MEMBER else one for one in items]
-        else:
-            given = [RecordRef(table, items, optional=False)]
-        for name, one in zip(names, given, strict=True):
+        for name, one in zip(names, self.given(), strict=True):
             self.lo.store(name, one)
+
+    def given(self) -> tuple[Found, ...]:
+        """What a turn gets."""
+        over, lo = self.over, self.lo
+        if over.window is not None:
+            return (windows.row(lo, over.window, self.node),)
+        items = tuple(lo.value("item", t, node=self.node, const=k, guard=None) for k, t in enumerate(over.items))
+        if over.table is not None:
+            return (RecordRef(over.table, items, optional=False),)
+        return tuple(MemberRef(one) if one.type == MEMBER else one for one in items)
 
     def carry_shape(self, name: str, first: Val, phi: Val, last: Val) -> Shape:
         """What a carry must be, given how it starts and how a turn leaves it."""

@@ -19,13 +19,26 @@ from typing import Any
 
 from penstock.declare.app import OUTCOME_COLUMNS
 from penstock.declare.body import Body
-from penstock.declare.model import EventDef, TableDef
+from penstock.declare.model import EventDef, Program, TableDef
 from penstock.declare.objects import Udf
 from penstock.declare.types import BOOL, Type
 from penstock.plan import calls, expressions, loops, names
 from penstock.plan.ir import Op
 from penstock.plan.numbers import arithmetic
-from penstock.plan.values import Binding, Exit, MemberRef, Mismatch, RecordRef, Unassigned, Val, meet, unscaled
+from penstock.plan.values import (
+    Binding,
+    Exit,
+    Found,
+    MemberRef,
+    Mismatch,
+    RecordRef,
+    Unassigned,
+    Val,
+    WindowRef,
+    WindowRow,
+    meet,
+    unscaled,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +72,11 @@ class Lowering:
     locals: frozenset[str] = frozenset()  # names that the body assigns anywhere
     tables: tuple[TableDef, ...] | None = None  # the app's, where they are known
     events: tuple[EventDef, ...] = ()  # the app's
+    program: Program | None = None  # None in a check
+    windows: dict[str, int] = field(default_factory=dict)  # that are named -> the first line
+    is_trigger: bool = False  # its parameter is a window
+    running: tuple[str, ...] = ()  # windows whose triggers this is part of
+    line: int = 0  # of the add that a trigger runs at: what it does is told as of there
 
     # -- emitting ---------------------------------------------------------------------------
 
@@ -66,7 +84,7 @@ class Lowering:
         self, code: str, args: tuple[int, ...] = (), type: Type | None = None, node: ast.AST | None = None, **more: Any
     ) -> int:
         self.count += 1
-        line = getattr(node, "lineno", 0)
+        line = self.line or getattr(node, "lineno", 0)
         guard = more.pop("guard", self.path)
         self.ops.append(Op(self.count, code, args, type, guard, line, **more))
         if type is not None:
@@ -85,6 +103,11 @@ class Lowering:
 
     def negated(self, a: int) -> int:
         return self.emit("not", (a,), BOOL, guard=None)
+
+    def is_event(self, node: ast.expr) -> bool:
+        """Whether an expression is the event that the body takes."""
+        is_parameter = isinstance(node, ast.Name) and node.id == self.body.parameter
+        return is_parameter and self.event is not None and not self.is_trigger
 
     def fresh(self, type_: Type) -> int:
         self.count += 1
@@ -138,16 +161,19 @@ class Lowering:
         else:
             self.store(target, expressions.any_value(self, value))
 
-    def store(self, target: ast.expr, binding: Val | RecordRef | MemberRef) -> None:
+    def store(self, target: ast.expr, binding: Found) -> None:
         match target:
             case ast.Name(id=name):
                 if name == self.body.parameter:
-                    what = "the event" if self.members is None else "the list of events"
+                    what = "the window" if self.is_trigger else "the event"
+                    what = what if self.members is None else "the list of events"
                     self.body.refuse(target, f"'{name}' is {what}; use another name")
                 self.env[name] = binding
             case ast.Attribute():
                 if not isinstance(binding, Val):
                     self.body.refuse(target, "a column holds a value, not a record; store its key")
+                if not isinstance(binding, Val):
+                    self.body.refuse(target, "a column holds a value, not a window or a row of it")
                 expressions.write_column(self, target, binding)
             case ast.Subscript():
                 self.body.refuse(
@@ -223,6 +249,8 @@ class Lowering:
             return a
         if isinstance(a, MemberRef) or isinstance(b, MemberRef):
             self.body.refuse(node, f"'{name}' is an event on one path and something else on another; use two names")
+        if isinstance(a, WindowRef | WindowRow) or isinstance(b, WindowRef | WindowRow):
+            self.body.refuse(node, f"'{name}' is not the same window or row on both paths; use two names")
         if isinstance(a, RecordRef) or isinstance(b, RecordRef):
             return self.join_records(node, name, test, a, b)
         return self.select(node, f"'{name}'", test, a, b)
@@ -268,6 +296,8 @@ class Lowering:
             return
         if value is None or (isinstance(value, ast.Constant) and value.value is None):
             return
+        if self.is_trigger:
+            self.body.refuse(value, "a trigger returns nothing; return from the transaction that adds to the window")
         if not isinstance(value, ast.Dict):
             self.body.refuse(value, 'return a dict of named fields: return {"left": src.balance}')
         fields = []

@@ -127,7 +127,7 @@ def event(lo: Lowering, node: ast.expr) -> tuple[Val, ...] | None:
     found = lo.env.get(node.id)
     if isinstance(found, MemberRef):
         return (found.member,)
-    if node.id != lo.body.parameter:
+    if not lo.is_event(node):
         return None
     if lo.members is not None:
         lo.body.refuse(node, f"'{node.id}' is a list of events; loop over it, and name the fields of each: for t in …")

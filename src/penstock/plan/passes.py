@@ -130,6 +130,8 @@ class _Sharing:
 
     def forget(self, op: Op) -> None:
         """What an operation may have changed is not known any more."""
+        if "rows" in op.traits.writes:
+            self.known = {f: v for f, v in self.known.items() if f[:2] != ("seen", op.table)}
         if "presence" not in op.traits.writes:
             return
         stale = {"find", "there"} if op.code == "delete" else {"find"}

@@ -31,6 +31,8 @@ class Texts:
                 loop = self.items[value]
                 if loop.code == "scan":
                     return "*"
+                if loop.code == "rows":
+                    return f"{op.table[1:]}[*].{op.name}"
                 return f"{self.list_of(self.ops[loop.args[op.const]])}[*]" if loop.code == "each" else "range[*]"
             case _ if "column" in op.traits.reads:
                 row = self.ops[op.args[0]]

@@ -3,6 +3,8 @@
     Val        one value of the plan: its number and type; a literal also knows its constant
     RecordRef  a record in a local name: its table and key, never a row
     MemberRef  one of the events of a transaction that takes several
+    WindowRef  a window: its definition and key; in a trigger also what has entered and expired
+    WindowRow  a row of a window, in a loop
 
 A literal bends: 0 may meet a decimal or a float. The value is then loose, which bars arithmetic
 where Python, holding the literal as it was written, would reach another result (docs/SEMANTICS.md,
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from penstock.declare.model import TableDef
+from penstock.declare.model import TableDef, WindowDef
 from penstock.declare.types import INT, MAX_DIGITS, Type
 
 # Below this every int is a float exactly.
@@ -38,6 +40,21 @@ class RecordRef:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowRef:
+    window: WindowDef
+    keys: tuple[Val, ...]
+    rows: Val | None = None  # these rows, and not those that are seen
+    entered: Val | None = None  # in a trigger
+    expired: Val | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRow:
+    window: WindowDef
+    values: tuple[Val, ...]  # of all columns
+
+
+@dataclass(frozen=True, slots=True)
 class Iterated:
     """What a loop runs over: its operation, but for what a turn does."""
 
@@ -47,6 +64,14 @@ class Iterated:
     const: Any
     table: TableDef | None = None  # a scan's: a turn gets one name, for the record whose key the items are
     name: str = ""
+    window: WindowRef | None = None  # of its rows: a turn gets one name, for the row
+
+    @property
+    def of(self) -> str:
+        """The table that it goes through, which may be a window's hidden one."""
+        if self.window is not None:
+            return self.window.window.hidden
+        return "" if self.table is None else self.table.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +88,9 @@ class Unassigned:
     line: int
 
 
-Binding = Val | RecordRef | MemberRef | Unassigned
+Stated = Val | RecordRef | WindowRef | WindowRow  # what an expression may be
+Found = Stated | MemberRef
+Binding = Found | Unassigned
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,9 @@ def _ops(plan: Plan, ops: tuple[Op, ...], scope: dict[int, Type], where: str) ->
         for arg in op.args:
             assert arg in scope, f"{at}: uses %{arg}, which is not defined here"
         assert op.guard is None or scope.get(op.guard) == BOOL, f"{at}: its guard %{op.guard} is not a bool in scope"
-        if op.table:
+        if op.traits.takes == "window" or op.code == "item":
+            assert not op.table or plan.window(op.table) is not None, f"{at}: no such window"
+        elif op.table:
             _record_op(plan, op, scope, at)
         if op.is_loop:
             _loop(plan, op, scope, where, at)

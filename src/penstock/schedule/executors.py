@@ -49,7 +49,7 @@ class Executors:
         """Compile what `adaptive` may choose: run nothing, on tables of its own."""
         other = GraphExecutor(self.kernel)
         program = self.kernel.plan.program
-        batch, tables = order(program, []), Tables(program)
+        batch, tables = order(program, []), Tables(program, self.kernel.plan.windows)
         running = self.kernel.begin(tables, batch, self.kernel.encode(tables, batch), 0)
         for unit in ("transaction", "operation") if other.splits.any else ("transaction",):
             for explore in EXPLORE:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.execute.codegen.layout import CLOCK
 from penstock.execute.native import BatchContext, Result
 from penstock.plan.ir import Plan
 
@@ -31,9 +32,16 @@ def part(running: BatchContext, places: Any) -> BatchContext:
     fields = tuple((np.zeros(places.size, v.dtype), np.zeros(places.size, np.bool_)) for v, _ in running.result.fields)
     result = Result(np.zeros(places.size, np.int32), fields)
     own = {"kind": running.fixed["kind"][places], "pos": running.fixed["pos"][places], "code": result.code}
+    if CLOCK.name in running.fixed:
+        own[CLOCK.name] = _clock(running.fixed[CLOCK.name], places)
     for k, (values, given) in enumerate(fields):
         own |= {f"o{k}": values, f"h{k}": given}
     return BatchContext(running.tables, result, running.parts, running.fixed | own, int(places.size))
+
+
+def _clock(clock: Any, places: Any) -> Any:
+    """The clock of these events; behind it, of how many of the first there is none."""
+    return np.append(clock[places], np.searchsorted(places, clock[-1]))
 
 
 def put_back(running: BatchContext, places: Any, own: BatchContext) -> None:

@@ -1,17 +1,20 @@
-"""All tables of an app in memory, and the strings they share."""
+"""All tables and windows of an app in memory, and the strings they share."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.declare.model import Program
+from penstock.plan.ir import WindowPlan
 from penstock.state.strings import Strings
 from penstock.state.table import DIRTY, ROWS, TableState
 from penstock.state.timers import TimerHeap
 from penstock.state.view import View
+from penstock.state.window import WindowState
 
 # Making the pool anew costs a pass over every string column; below this many strings it is not worth it.
 _COMPACT_ABOVE = 1 << 20
@@ -20,22 +23,24 @@ Parts = tuple[tuple[str, str, str], ...]  # a name, the table, which of its arra
 
 
 class Tables:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, windows: Sequence[WindowPlan] = ()) -> None:
         self.by_name = {t.name: TableState(t) for t in program.stored}
         self._declared = [self.by_name[t.name] for t in program.tables]
         self.timers = TimerHeap(program, self.by_name)
+        self.windows = {w.table.name: WindowState(w) for w in windows}
+        self._all = {**self.by_name, **self.windows}
         self.strings = Strings()
         self._parts: tuple[Parts, int, dict[str, Any]] = (), -1, {}
         self._compact_at = _COMPACT_ABOVE
 
     def __getitem__(self, name: str) -> TableState:
-        return self.by_name[name]
+        return self._all[name]
 
     def parts(self, wanted: Parts) -> dict[str, Any]:
         """Name -> array, for what kernels want. Kept until a table puts other arrays in place: every batch asks."""
-        made = sum([table.made for table in self.by_name.values()])
+        made = sum([table.made for table in self._all.values()])
         if self._parts[0] is not wanted or self._parts[1] != made:
-            self._parts = wanted, made, {name: self.by_name[of].part(part) for name, of, part in wanted}
+            self._parts = wanted, made, {name: self._all[of].part(part) for name, of, part in wanted}
         return self._parts[2]
 
     def arrow(self) -> dict[str, pa.Table]:
@@ -89,32 +94,34 @@ class Tables:
         self.timers.stale = True
 
     def end_batch(self) -> None:
-        for table in self.by_name.values():
+        for table in self._all.values():
             table.end_batch()
         if self.strings.count > self._compact_at:
             self.compact()
 
     def compact(self) -> None:
         """Forget strings that no record holds: missed keys and overwritten values would pile up otherwise."""
-        lanes = [lane for table in self.by_name.values() for lane in _string_lanes(table)]
+        lanes = [lane for table in self._all.values() for lane in _string_lanes(table)]
+        lanes += [lane for window in self.windows.values() for lane in window.string_lanes()]
         used = np.zeros(self.strings.count, np.bool_)
-        for table, lane in lanes:
-            used[lane[: table.meta[ROWS]]] = True
+        for lane in lanes:
+            used[lane] = True
         old = np.flatnonzero(used)
         fresh = Strings()
         renumbered = np.zeros(self.strings.count, np.int64)
         renumbered[old] = fresh.intern(self.strings.arrow(old))
-        for table, lane in lanes:
-            lane[: table.meta[ROWS]] = renumbered[lane[: table.meta[ROWS]]]
+        for lane in lanes:
+            lane[:] = renumbered[lane]
         self.strings = fresh
-        for table in self.by_name.values():
+        for table in self._all.values():
             table.forget_indexes()
             if any(c.type.kind == "str" for c in table.definition.keys):
                 table.reindex()
         self._compact_at = max(_COMPACT_ABOVE, 4 * fresh.count)
 
 
-def _string_lanes(table: TableState) -> list[tuple[TableState, Any]]:
+def _string_lanes(table: TableState) -> list[Any]:
+    """The numbers of strings in its records; what is written to them is written there."""
     keys = [table.stored[k] for k, c in enumerate(table.definition.keys) if c.type.kind == "str"]
     values = [a for a, c in zip(table.columns, table.definition.values, strict=True) if c.type.kind == "str"]
-    return [(table, lane) for lane in (*keys, *values)]
+    return [lane[: table.meta[ROWS]] for lane in (*keys, *values)]

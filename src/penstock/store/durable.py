@@ -15,7 +15,7 @@ from penstock import observe
 from penstock.check.findings import Finding
 from penstock.check.scrub import SCRUB, Scrub, check_hours
 from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk, Journal, Segment
-from penstock.declare.model import Program, TableDef
+from penstock.declare.model import Program, TableDef, WindowDef
 from penstock.engine import Engine
 from penstock.errors import StateError
 from penstock.execute.intake import EventBatch
@@ -203,8 +203,8 @@ class DurableStore:
 
     def _snapshot(self, tables: Tables, *, wait: bool = False) -> None:
         header = {**self._plan(), **self.stream.header()}
-        ages = replay.ages_parts(tables.ages())
-        self._journal.snapshot(header, {**tables.arrow(), **ages, **self.stream.parts()}, wait=wait)
+        ages, windows = replay.ages_parts(tables.ages()), replay.window_parts(tables)
+        self._journal.snapshot(header, {**tables.arrow(), **ages, **windows, **self.stream.parts()}, wait=wait)
 
     def _plan(self) -> dict[str, Any]:
         # A log of inputs is worth only what its transactions are.
@@ -221,7 +221,15 @@ def _outcomes(segment: Segment) -> pa.Table:
 def _identity(program: Program) -> dict[str, Any]:
     """Whose state this is: the app, and the tables it declares."""
     tables = {t.name: {c.name: str(c.type) + (" key" if c.key else "") for c in t.columns} for t in program.tables}
-    return {"app": program.name, "tables": tables}
+    windows = {w.name: _window(w) for w in program.windows}
+    return {"app": program.name, "tables": tables, **({"windows": windows} if windows else {})}
+
+
+def _window(window: WindowDef) -> dict[str, Any]:
+    """Its columns, and what is seen of it: with another size its rows would mean something else."""
+    columns = {c.name: str(c.type) + (" key" if c.key else "") for c in window.columns}
+    sizes = (("rows", window.rows), ("time", window.time), ("slide", window.slide))
+    return {"columns": columns, **{name: str(size) for name, size in sizes if size is not None}}
 
 
 def _tell(path: str, found: tuple[Finding, ...]) -> None:

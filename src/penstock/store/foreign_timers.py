@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from penstock.declare.model import NUMBER, Program
+from penstock.declare.model import NUMBER, Program, timers_of
 from penstock.errors import StateError
 
 
@@ -24,7 +24,7 @@ class ForeignTimers:
         """What was written, without foreign timers; these are remembered."""
         out = {}
         for name, rows in written.items():
-            if NUMBER in rows.column_names and _shape(rows.schema) != self._own.get(name):
+            if name.startswith(timers_of("")) and _shape(rows.schema) != self._own.get(name):
                 self._waiting.setdefault(name, set()).update(rows.column(NUMBER).to_pylist())
             else:
                 out[name] = rows

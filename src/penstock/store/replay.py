@@ -23,7 +23,19 @@ from penstock.execute.watermark import ARRIVAL
 from penstock.state.ages import NEVER
 from penstock.state.tables import Tables
 from penstock.store.foreign_timers import ForeignTimers
-from penstock.store.segment import AGED, CALL, DELETED, EVENT, LOAD, OUTCOMES, WRITTEN, part, parts_of
+from penstock.store.segment import (
+    AGED,
+    CALL,
+    DELETED,
+    ENDS,
+    EVENT,
+    LOAD,
+    OUTCOMES,
+    WINDOW,
+    WRITTEN,
+    part,
+    parts_of,
+)
 from penstock.store.stream import StreamState
 
 
@@ -42,11 +54,23 @@ def changes_parts(tables: Tables) -> dict[str, pa.Table]:
         parts[part(WRITTEN, name)] = written
         if deleted.num_rows:
             parts[part(DELETED, name)] = deleted
+    for window in tables.windows.values():
+        ends, rows = window.changes(tables.strings)
+        if ends.num_rows:
+            parts |= {part(ENDS, window.name): ends, part(WINDOW, window.name): rows}
     return parts | ages_parts(tables.changed_ages())
 
 
 def ages_parts(ages: dict[str, pa.Table]) -> dict[str, pa.Table]:
     return {part(AGED, name): table for name, table in ages.items() if table.num_rows}
+
+
+def window_parts(tables: Tables) -> dict[str, pa.Table]:
+    """All windows, for a snapshot."""
+    parts = {}
+    for window in tables.windows.values():
+        parts[part(ENDS, window.name)], parts[part(WINDOW, window.name)] = window.whole(tables.strings)
+    return parts
 
 
 def input_parts(events: list[EventBatch]) -> dict[str, pa.Table]:
@@ -77,6 +101,7 @@ class Replay:
                 # Which batch last wrote a record is not kept in snapshots: it was this version or earlier.
                 at = _ages(recovery.snapshot.tables, table, None)
                 self.tables.apply(table.name, rows, _no_keys(table), recovery.snapshot.header["version"], at)
+            self._take_windows(recovery.snapshot.tables, recovery.snapshot.header["version"])
             self.tables.timers.given(self.stream.timers)
         yield None
         with closing(recovery.segments) as segments:
@@ -100,7 +125,14 @@ class Replay:
                 self.changes += written.num_rows + deleted.num_rows if table in self.program.tables else 0
                 at = _ages(parts, table, clock if part(LOAD, table.name) in parts else None)
                 self.tables.apply(table.name, written, deleted, version, at)
+            self._take_windows(parts, version)
         self.tables.timers.given(self.stream.timers)
+
+    def _take_windows(self, parts: dict[str, pa.Table], version: int) -> None:
+        for window in self.tables.windows.values():
+            ends = parts.get(part(ENDS, window.name))
+            if ends is not None:
+                window.take(ends, parts[part(WINDOW, window.name)], self.tables.strings, version)
 
     def _execute(self, segment: Segment, clock: int | None) -> None:
         if segment.header["plan"] != self.engine.kernel.fingerprint:

@@ -3,6 +3,8 @@
 written:Account      records that the batch wrote, as it left them   (log="changes")
 deleted:Account      keys of records that it deleted                 (log="changes")
 written:$Expire      timers of an event that it set, and likewise those that have run; they are in snapshots too
+ends:Spend           where a window's rows begin and end, of each key that the batch added to   (log="changes")
+window:Spend         rows that the batch added to a window, and that it kept                     (log="changes")
 event:Transfer       the batch's events, with their arrival          (log="input")
 aged:Account         when those that it wrote were written, by the clock, where records have a ttl; in snapshots too
 load:Account         rows of a load
@@ -19,6 +21,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 WRITTEN, DELETED, AGED, EVENT, LOAD, HELD, EMITTED = "written", "deleted", "aged", "event", "load", "held", "emitted"
+ENDS, WINDOW = "ends", "window"  # in snapshots too, of all keys and all rows
 OUTCOMES = "outcomes"
 CALL, ADVANCE = "call", "advance"
 

@@ -34,7 +34,7 @@ def _legend(plan: Plan, layout: Layout) -> Iterator[str]:
     yield f"# The serial kernel of app {program.name!r}: one function runs a batch, event after event."
     yield "# pK_vN is the value %N of event K's transaction (`explain()` prints it), pK_xN a row as an index."
     yield "# c is 0, or why the transaction ends: the number of a reason."
-    for n, table in enumerate(program.stored):
+    for n, table in enumerate(plan.tables):
         yield f"# t{n}: {_table(table)}; {', '.join(f'{name}{n} {meaning}' for name, _, meaning in COUNTS)}"
     if scanned_tables(plan):
         yield "# scanned: the rows that scans collect; pK_mN: where those of scan %N end, pK_yN: the row of a turn"

@@ -14,12 +14,12 @@ from itertools import groupby
 from typing import Any
 
 from penstock.declare.types import Type
-from penstock.execute.codegen import checks, records, scalars, scans, source, timers, undo
+from penstock.execute.codegen import checks, records, scalars, scans, source, timers, undo, windows
 from penstock.execute.codegen.layout import ENGINE_REASONS, FULL, FULL_QUEUES, Layout
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
 from penstock.plan import flow
-from penstock.plan.ir import ROW, Block, Op, Plan, walk
+from penstock.plan.ir import RANGE, ROW, Block, Op, Plan, walk
 from penstock.state.lanes import constant
 
 # Where so many operations of a long kernel are alike, they call one function.
@@ -33,7 +33,7 @@ class Emitter:
         self.store = store  # the module that emits operations on records: in place, or on versions of them
         self.notes = notes  # whether to comment what is written
         self.origin = Block("", ())  # what is being written, and from which source
-        self.numbers = {t.name: n for n, t in enumerate(plan.program.stored)}
+        self.numbers = {t.name: n for n, t in enumerate(plan.tables)}
         self.foresight: Any = None  # versions: the sites of the transaction
         self.reasons: list[str] = []
         self.literals: list[str] = []
@@ -185,6 +185,8 @@ class Emitter:
         elif op.type == ROW:
             out.line(f"{self.val(op.id)} = -1")
             out.line(f"{self.row(op.id)} = np.uint64(0)")
+        elif op.type == RANGE or op.code == "window_add":
+            windows.zeros(self, out, op)
         elif op.type is not None:
             out.line(f"{self.val(op.id)} = {source.zero(op.type)}")
         for carry in op.carries:
@@ -314,6 +316,8 @@ class Emitter:
             self.each(out, op)
         elif op.code == "scan":
             scans.scan(self, out, op)
+        elif op.code == "rows":
+            windows.turns(self, out, op)
         else:
             self.range(out, op)
         self.in_loop -= 1
@@ -391,6 +395,7 @@ EMIT: dict[str, Callable[[Emitter, Source, Op], None]] = {
     "timer": timers.set_timer,
     "loop": Emitter.loop,
     **scalars.EMIT,
+    **windows.EMIT,
 }
 
 

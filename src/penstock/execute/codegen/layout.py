@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from penstock.declare.kinds import REAL
 from penstock.declare.model import MAX_EVENTS
 from penstock.declare.types import Type
-from penstock.plan.ir import Plan
+from penstock.plan.ir import Plan, WindowPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ OVERFLOW, DIVISION = 1, 2
 ENGINE_REASONS = ("overflow", "division by zero")
 # The transaction was undone because something is full: make room, and go on from it.
 FULL = -1
-FULL_LOG = -1  # info[0], where the undo log is full; otherwise the table's number
+FULL_LOG = -1  # info[0], where the undo log is full; otherwise the table's number, with FULL_ROOM added for its rows
+FULL_ROOM = 1 << 20
 # info[0], where rounds have no room: for more rows of outcomes, or for event k, at FULL_QUEUES - k.
 FULL_ROWS, FULL_QUEUES = -2, -3
 # info[0], where a scan has no room for its rows; below those of all queues.
@@ -60,7 +61,7 @@ LOG_SIZE = 1 << 14
 
 
 def table_arguments(plan: Plan, number: int) -> list[Argument]:
-    table = plan.program.stored[number]
+    table = plan.tables[number]
     t = f"t{number}"
     out = [Argument(f"{t}_slots", "table", table.name, "slots")]
     out += [Argument(f"{t}_k{k}", "table", table.name, f"key{k}") for k in range(len(table.keys))]
@@ -80,7 +81,20 @@ def table_arguments(plan: Plan, number: int) -> list[Argument]:
                 Argument(f"{t}_i{k}_{part}", "table", table.name, f"index_{part} {column.name}")
                 for part in ("slots", "posts", "meta")
             ]
+    window = plan.window(table.name)
+    if window is not None:
+        out += _window_arguments(window, t)
     return out if table.ttl is None else [*out, Argument(f"{t}_at", "table", table.name, "at")]
+
+
+def _window_arguments(window: WindowPlan, t: str) -> list[Argument]:
+    """Where a window's rows are."""
+    name, out = window.table.name, []
+    for k, column in enumerate(window.definition.values):
+        out.append(Argument(f"{t}_r{k}", "table", name, f"row{k}", column.type))
+        if column.type.lane is REAL:
+            out.append(Argument(f"{t}_rb{k}", "table", name, f"rowbits{k}"))
+    return [*out, *(Argument(f"{t}_{part}", "table", name, part) for part in ("times", "pool"))]
 
 
 def scanned_tables(plan: Plan) -> set[str]:

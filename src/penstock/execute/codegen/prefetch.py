@@ -25,7 +25,7 @@ class Prefetch:
 
 def foreseen(plan: Plan, transaction: TransactionPlan, event: int) -> list[Prefetch]:
     """Without the lookups that repeat another's key."""
-    names = [t.name for t in plan.program.stored]
+    names = [t.name for t in plan.tables]
     found: dict[tuple[int, tuple[str, ...]], Prefetch] = {}
     for loop, op in _lookups(transaction.block.ops, None):
         table = plan.table(op.table)

@@ -47,7 +47,8 @@ COUNTS = (("n", 0, "rows used"), ("f", 1, "free"), ("d", 2, "dirty"), ("g", 3, "
 def head(plan: Plan, more: str = "") -> Source:
     """What a module of generated functions begins with: imports and udfs."""
     out = Source()
-    out.text(source.IMPORTS + (source.SCANS if scanned_tables(plan) else "") + more)
+    windows = source.WINDOWS if plan.windows else ""
+    out.text(source.IMPORTS + (source.SCANS if scanned_tables(plan) else "") + windows + more)
     for name, udf in plan.udfs:
         out.text(source.udf_wrapper(name, udf.fingerprint.digest))
     return out
@@ -111,7 +112,7 @@ class InPlace:
         """What is the plan's: its tables, the fields of its events, what it returns."""
         program = self.plan.program
         out: list[Argument] = []
-        for number in range(len(program.stored)):
+        for number in range(len(self.plan.tables)):
             out += table_arguments(self.plan, number)
         for number, event in enumerate(program.events):
             out += event_arguments(self.plan, number, self.used[event.name])
@@ -131,7 +132,7 @@ class InPlace:
 
     def begin(self, out: Source) -> None:
         """What holds for all events."""
-        for t, table in enumerate(self.plan.program.stored):
+        for t, table in enumerate(self.plan.tables):
             records.mask(out, f"t{t}")
             for name, place, meaning in COUNTS:
                 out.line(f"{name}{t} = t{t}_meta[{place}]{self.emitter.note(f'{table.name}: {meaning}')}")
@@ -164,12 +165,12 @@ class InPlace:
         out.line("c = 0")
         out.line("nu = 0")
         out.line("nt = 0")
-        for t in range(len(self.plan.program.stored)):
+        for t in range(len(self.plan.tables)):
             out.line(f"d{t}_before = d{t}")
         self.transactions(out)
         out.line("if c != 0:")
         with out.indented():
-            for t in range(len(self.plan.program.stored)):
+            for t in range(len(self.plan.tables)):
                 out.line(f"d{t} = d{t}_before")
             self.undo(out)
             out.line(f"if c == {FULL}:{self.emitter.note('full')}")
@@ -220,6 +221,6 @@ class InPlace:
             word = "elif"
 
     def store_counts(self, out: Source) -> None:
-        for t in range(len(self.plan.program.stored)):
+        for t in range(len(self.plan.tables)):
             for name, place, _ in COUNTS:
                 out.line(f"t{t}_meta[{place}] = {name}{t}")

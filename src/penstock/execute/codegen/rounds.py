@@ -50,7 +50,7 @@ class Rounds(InPlace):
         taken = [name for name in program.flow.ranked if name in program.flow.emitted]
         self.nested = [program.kind(name) for name in taken if program.is_nested(name)]
         self.others = [program.kind(name) for name in taken if not program.is_nested(name)]
-        self.tables = range(len(program.stored))
+        self.tables = range(len(plan.tables))
         self.root = "b"  # what a row of the outcomes says of it
         self.several = Several(plan)
 

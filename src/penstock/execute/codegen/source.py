@@ -23,9 +23,10 @@ from penstock.state.strings import compare as compare_text
 INF, NAN = np.inf, np.nan
 """
 SCANS = "from penstock.state import index as i_\nfrom penstock.state import scan as z_\n"
+WINDOWS = "from penstock.state import rings as r_\n"
 IMPORTED = {
     name.asname or name.name
-    for node in ast.walk(ast.parse(IMPORTS + SCANS))
+    for node in ast.walk(ast.parse(IMPORTS + SCANS + WINDOWS))
     if isinstance(node, ast.Import | ast.ImportFrom)
     for name in node.names
 } | {"INF", "NAN"}

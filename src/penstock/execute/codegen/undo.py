@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 def entries(plan: Plan, ops: Iterable[Op]) -> int:
     """How many entries of the log these operations may take, each done once."""
-    return sum(len(plan.table(op.table).values) + 4 + 3 * expires(plan, op) for op in ops if changes(plan, op))
+    return sum(_entries(plan, op) for op in ops if changes(plan, op))
+
+
+def _entries(plan: Plan, op: Op) -> int:
+    window = plan.window(op.table)
+    row = 0 if window is None else len(window.definition.values) + 1
+    return len(plan.table(op.table).values) + 4 + 3 * expires(plan, op) + row
 
 
 def changes(plan: Plan, op: Op) -> bool:
@@ -64,6 +70,9 @@ def push(em: Emitter, out: Source, table: str, part: str, at: str, old: str) -> 
 
 def meaning(em: Emitter, table: str, part: str) -> str:
     """What an entry of the log is about, for people."""
+    window = em.plan.window(table)
+    if window is not None:
+        return f"undo: window {window.definition.name}"
     if not part.startswith("column"):
         what = {"written": f"{table} written", "exists": f"whether {table} is there", "at": f"when {table} was written"}
         return f"undo: {what[part]}"
@@ -86,6 +95,14 @@ def undo_one(em: Emitter, out: Source, table: str, part: str) -> None:
         out.line("else:")
         with out.indented():
             out.line(f"{t}_flags[np.uint64(-2 - {t}_r)] |= np.uint8(1)")
+    elif part == "time":
+        out.line(f"{t}_times[at] = old")
+    elif part.startswith("row"):
+        window = em.plan.window(table)
+        assert window is not None
+        k = int(part.removeprefix("row"))
+        lane = window.definition.values[k].type.lane
+        out.line(f"{t}_{'rb' if lane is REAL else 'r'}{k}[at] = old{' != 0' if lane is BIT else ''}")
     else:
         k = int(part.removeprefix("column"))
         lane = definition.values[k].type.lane
