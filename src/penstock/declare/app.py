@@ -265,7 +265,8 @@ class Declarations:
                 "choose a shorter one"
             )
         # DuckDB's names ignore case, so Account and account would be one table there.
-        taken = [one.name for one in (*self.program.tables, *self.program.events, *self.program.windows)]
+        program = self.program
+        taken = [t.name for t in program.tables] + [e.name for e in program.events] + [w.name for w in program.windows]
         if name.lower() in {other.lower() for other in taken}:
             raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'; rename one")
 
