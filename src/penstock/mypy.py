@@ -5,8 +5,8 @@
 
     @bank.table            class "Account record": …
     class Account: …       Account: Table["Account record"]
-    @bank.window(rows=9)   class "Recent record": …
-    class Recent: …        Recent: Window["Recent record"]
+    @bank.window(rows=3)   class "Recent record": …
+    class Recent: …        Recent: Window["Recent record"]     and `w: Recent` in a trigger is one
     @bank.event
     class Transfer: …      class Transfer(Fields): …           (declare/app.py)
 
@@ -21,16 +21,26 @@ from collections.abc import Callable
 
 from mypy.mro import calculate_mro
 from mypy.nodes import GDEF, LDEF, CallExpr, Expression, MemberExpr, NameExpr, SymbolTableNode, TypeInfo, Var
-from mypy.plugin import ClassDefContext, DynamicClassDefContext, Plugin, SemanticAnalyzerPluginInterface
+from mypy.options import Options
+from mypy.plugin import (
+    AnalyzeTypeContext,
+    ClassDefContext,
+    DynamicClassDefContext,
+    Plugin,
+    SemanticAnalyzerPluginInterface,
+)
 from mypy.semanal import SemanticAnalyzer
 from mypy.types import Instance, Type, get_proper_type
 
-APP, FIELDS = "penstock.app.App", "penstock.declare.app.Fields"
-# What the decorators of this name give.
-OBJECTS = {"table": "penstock.declare.objects.Table", "window": "penstock.declare.objects.Window"}
+APP, TABLE, FIELDS = "penstock.app.App", "penstock.declare.objects.Table", "penstock.declare.app.Fields"
+WINDOW = "penstock.declare.objects.Window"
 
 
 class PenstockPlugin(Plugin):
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._windows: set[str] = set()  # the full names of variables that are windows
+
     def get_dynamic_class_hook(self, fullname: str) -> Callable[[DynamicClassDefContext], None] | None:
         """Called for `name = fullname(...)`."""
         return _app if fullname == APP else None
@@ -38,7 +48,26 @@ class PenstockPlugin(Plugin):
     def get_customize_class_mro_hook(self, fullname: str) -> Callable[[ClassDefContext], None] | None:
         """Called for every class, before its body is read. For decorators mypy has hooks of their own, but it calls
         those only for functions that it finds without knowing what `bank` is."""
-        return _class
+        return self._class
+
+    def get_type_analyze_hook(self, fullname: str) -> Callable[[AnalyzeTypeContext], Type] | None:
+        """Called for every name that stands for a type, as a window does in `def trending(w: Recent)`."""
+        return _a_window if fullname in self._windows else None
+
+    def _class(self, ctx: ClassDefContext) -> None:
+        for decorator in ctx.cls.decorators:
+            called = decorator.callee if isinstance(decorator, CallExpr) else decorator
+            if isinstance(called, MemberExpr) and _is_app(ctx, called.expr):
+                if called.name == "table":
+                    _variable(ctx, TABLE)
+                elif called.name == "event":
+                    _event(ctx)
+                elif called.name == "window":
+                    self._windows.add(_variable(ctx, WINDOW))
+
+
+def _a_window(ctx: AnalyzeTypeContext) -> Type:
+    return ctx.api.named_type(WINDOW, [])
 
 
 def _app(ctx: DynamicClassDefContext) -> None:
@@ -48,36 +77,27 @@ def _app(ctx: DynamicClassDefContext) -> None:
         found.node.type = _instance(ctx.api, APP)
 
 
-def _class(ctx: ClassDefContext) -> None:
-    for decorator in ctx.cls.decorators:
-        if isinstance(decorator, CallExpr):  # @bank.table(ttl=…)
-            decorator = decorator.callee
-        if isinstance(decorator, MemberExpr) and _is_app(ctx, decorator.expr):
-            if decorator.name in OBJECTS:
-                _object(ctx, OBJECTS[decorator.name])
-            elif decorator.name == "event":
-                _event(ctx)
-
-
-def _object(ctx: ClassDefContext, kind: str) -> None:
+def _variable(ctx: ClassDefContext, kind: str) -> str:
+    """The class becomes a variable of this kind; its full name."""
     api, defn, info = ctx.api, ctx.cls, ctx.cls.info
     assert isinstance(api, SemanticAnalyzer)
     names, name = api.current_symbol_table(), defn.name
-    given = _instance(api, kind, Instance(info, []))
-    if given is None or " " in name:  # mypy may read a class more than once; it has its new name then
-        return
-    variable = Var(name, given)
+    table = _instance(api, kind, Instance(info, []))
+    if table is None or " " in name:  # mypy may read a class more than once; it has its new name then
+        return defn.fullname.partition(" ")[0]
+    variable = Var(name, table)
     variable.is_ready = True
     variable.set_line(defn)
     if api.is_func_scope():  # what is inside a function is known by its line, so the class can keep its name
         variable._fullname = name
         names[name] = SymbolTableNode(LDEF, variable)
-        return
+        return name
     variable._fullname = api.qualified_name(name)
     names[name] = SymbolTableNode(GDEF, variable)
     defn.name = f"{name} record"
     defn.fullname = info._fullname = api.qualified_name(defn.name)
     names[defn.name] = SymbolTableNode(GDEF, info)
+    return variable._fullname
 
 
 def _event(ctx: ClassDefContext) -> None:

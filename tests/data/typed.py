@@ -46,6 +46,12 @@ class Transfer:
     tags: list[str]
 
 
+@bank.window(time=600, slide=60)
+class Spend:
+    account: str = ps.key()
+    amount: Decimal = ps.decimal(18, 2)
+
+
 @ps.udf
 def fee(quantity: int) -> float:
     return 0.5 * quantity
@@ -110,6 +116,21 @@ def events(e: Transfer) -> None:
     Transfer(1, "t", "a", "b", Decimal(4), [])  # refused
     e.amount = Decimal(3)  # refused
     e.amuont  # refused
+
+
+def windows(e: Transfer) -> None:
+    spend = Spend[e.src]
+    spend.add(amount=e.amount)
+    assert_type(len(spend), int)
+    assert_type(spend.amount.count(), int)
+    for row in spend:
+        assert_type(row.amount, Decimal)
+        row.amuont  # refused
+    assert_type(spend.amount.count() + 1, int)
+    spend.amount.median()  # refused
+    spend.add(5)  # refused
+    Spend[1.5]  # refused
+    bank.window(rows="3")  # refused
 
 
 def functions(e: Transfer) -> None:

@@ -1,7 +1,6 @@
-"""Every kind of window, read and added to in every way, for the law: `step` is one event, `trades` a batch of them."""
+"""Windows of rows and of time, sliding and not, with triggers that run triggers: one app, and `trades` for it."""
 
 import random
-from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -18,12 +17,6 @@ class Seen:
     total: Decimal = ps.decimal(18, 2, default=0)
 
 
-@desk.table
-class Limit:
-    key: int = ps.key()
-    most: int = 0
-
-
 @desk.event
 class Trade:
     ts: int = ps.order()
@@ -33,38 +26,13 @@ class Trade:
     symbol: str
     price: Decimal = ps.decimal(12, 2)
     rate: float
-    day: date
     sizes: list[int]
-
-
-@desk.event
-class Look:
-    ts: int = ps.order()
-    id: int = ps.id()
-    key: int
-    side: bool
 
 
 @desk.window(rows=3)
 class Recent:
     symbol: str
     price: Decimal = ps.decimal(12, 2)
-    rate: float
-    day: date
-
-
-@desk.window(rows=1)
-class Last:
-    key: int = ps.key()
-    size: int
-    bought: bool
-
-
-@desk.window(rows=5, slide=2)
-class Pairs:
-    key: int = ps.key()
-    side: bool = ps.key()
-    price: Decimal = ps.decimal(18, 2)
 
 
 @desk.window(rows=2, slide=2)
@@ -72,74 +40,46 @@ class Blocks:
     size: int
 
 
-@desk.window(time=10)
+@desk.window(time=12, slide=4)
 class Span:
     key: int = ps.key()
+    side: bool = ps.key()
     size: int
     rate: float
-
-
-@desk.window(time=20, slide=10)
-class Hops:
-    side: bool = ps.key()
-    price: Decimal = ps.decimal(12, 2)
-    symbol: str
-
-
-@desk.window(time=8, slide=8)
-class Tumble:
-    size: int
 
 
 @desk.trigger
 def counted(w: Recent) -> None:
     seen = Seen.get("recent")
     for row in w.entered:
-        seen.entered += 1
         seen.total += row.price
-    for row in w.expired:
-        seen.expired += 1
-        seen.total -= row.price
+    seen.entered += len(w.entered)
+    seen.expired += len(w.expired)
+    ps.require(seen.total < 45, "dear")
     Blocks.add(size=len(w.expired))
 
 
 @desk.transaction
 def trade(e: Trade):
-    limit = Limit.get(e.key)
-    Recent.add(symbol=e.symbol, price=e.price, rate=e.rate, day=e.day)
-    span, hops, pairs = Span[e.key], Hops[e.side], Pairs[e.key, e.side]
+    Recent.add(symbol=e.symbol, price=e.price)
+    span = Span[e.key, e.side]
     before = len(span)
     for size in e.sizes:
         if size == 7:
             continue
         span.add(size=size, rate=e.rate)
-        Last[size].add(size=size + e.key, bought=e.side)
-        Tumble.add(size=size)
-    pairs.add(price=e.price)
-    hops.add(price=e.price, symbol=e.symbol)
     ps.require(before < 9, "crowded")
-    if len(span) > 0:
-        ps.require(span.size.max() <= 50 + limit.most, "too much")
-    bought = 0
-    for row in Last[e.key]:
-        if row.bought:
-            bought += row.size + row.key
     best = ""
-    for row in hops:
-        if row.price > Decimal("5.00") and row.side:
+    for row in Recent:
+        if row.price > Decimal("15.00"):
             best = row.symbol
             break
     return {
-        "before": before,
         "size": span.size.sum(),
         "rate": span.rate.sum(),
-        "bought": bought,
         "best": best,
         "first": Recent.symbol.min(),
-        "day": Recent.day.max(),
         "mean": Recent.price.mean(),
-        "worst": Recent.rate.min(),
-        "pairs": pairs.price.sum(),
     }
 
 
@@ -147,22 +87,7 @@ def trade(e: Trade):
 def blocked(w: Blocks) -> None:
     seen = Seen.get("blocks")
     seen.entered += len(w.entered)
-    seen.expired += w.expired.size.count()
-    if len(w.expired) > 0 and w.expired.size.sum() + w.entered.size.max() > 3:
-        ps.abort("three blocks")
-    Limit.get(0).most += 1
-
-
-@desk.trigger
-def hopped(w: Hops) -> None:
-    seen = Seen.get("hops")
-    if w.side:
-        return
-    for row in w.expired:
-        seen.expired += 1
-        seen.total += row.price
-    seen.entered += len(w.entered)
-    ps.require(seen.total < 500, "dear")
+    seen.expired += w.expired.size.sum()
 
 
 def trades(rng: random.Random, start: int, first: int, count: int) -> list[Any]:
@@ -171,18 +96,16 @@ def trades(rng: random.Random, start: int, first: int, count: int) -> list[Any]:
     ts = start
     for id_ in range(first, first + count):
         ts += rng.choice((0, 0, 1, 2, 3, 9, 40) if rng.random() < 0.4 else (0, 1, 2))
-        at = ts - rng.choice((0, 0, 0, 0, 6))
         sizes = [rng.choice((1, 2, 7, 20, 30, 51)) for _ in range(rng.randrange(4))]
         out.append(
             Trade(
-                ts=at,
+                ts=ts - rng.choice((0, 0, 0, 0, 6)),
                 id=id_,
                 key=rng.randrange(3),
                 side=rng.random() < 0.5,
                 symbol=rng.choice(("", "a", "b", "ä", "zz")),
                 price=Decimal(rng.randrange(-500, 3000)).scaleb(-2),
                 rate=rng.choice((0.1, -0.0, 1e16, -1e16, float("nan"), 3.3)),
-                day=date(2024, 1, rng.randrange(1, 20)),
                 sizes=sizes if rng.random() < 0.95 else None,
             )
         )

@@ -36,8 +36,7 @@ SHOWS = {
     "fraud_window": [
         "12:00 p1 committed spent 60.00\n12:01 p2 aborted over the limit\n12:02 p3 committed spent 100.00\n",
         "12:10 p4 committed spent 90.00\n",  # the first payment is ten minutes old
-        "12:11 p5 committed spent 95.00\n12:12 p6 committed spent 60.00\n"
-        "12:13 p7 committed spent 61.00\n  alert: a 61.00\n",
+        "12:12 p6 committed spent 60.00\n12:13 p7 committed spent 61.00\n  alert: a 61.00\n",
         "12:40 p8 aborted blocked",
     ],
     "bidding": [

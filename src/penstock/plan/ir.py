@@ -50,7 +50,8 @@ class Traits:
     pure: bool = True  # nobody sees whether it ran but those who use its value
     loop: bool = False
     whole: bool = False  # a transaction that has it is not split
-    # "key": its first arguments are a key; "row": its first one is a row; "table": all of its records; "window": a
+    # "key": its first arguments are a key; "row": its first one is a row; "table": all of its records; "emission": the
+    # number of a timer; "window": a
     # window's rows
     takes: str = ""
     # "event": a field; "column": a value of a record; "presence": whether there is a record; "rows": those of a window

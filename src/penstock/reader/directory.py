@@ -41,7 +41,7 @@ from penstock.errors import InputError, StateError
 from penstock.publish.files import plain
 from penstock.state.view import View
 from penstock.store.outcome_codec import from_log
-from penstock.store.segment import DELETED, LOAD, OUTCOMES, WRITTEN, part
+from penstock.store.segment import DELETED, ENDS, LOAD, OUTCOMES, WINDOW, WRITTEN, part
 
 T = TypeVar("T")
 
@@ -67,6 +67,7 @@ class Directory:
         identity = need_identity(self._disk, self.path, "app", "tables")
         self.app: str = identity["app"]
         self.tables = {name: self._definition(name, columns) for name, columns in identity["tables"].items()}
+        self._windows = list(identity.get("windows", ()))  # their rows are not for readers
 
     # -- where it stands --------------------------------------------------------------------
 
@@ -181,7 +182,8 @@ class Directory:
 
     def _parts_besides(self, names: Collection[str]) -> set[str]:
         others = [name for name in self.tables if name not in names]
-        return {OUTCOMES, *(part(kind, other) for other in others for kind in (WRITTEN, DELETED, LOAD))}
+        windows = {part(kind, window) for window in self._windows for kind in (ENDS, WINDOW)}
+        return {OUTCOMES, *windows, *(part(kind, other) for other in others for kind in (WRITTEN, DELETED, LOAD))}
 
     def _rebuilt(self, recovery: Recovery, tables: list[TableDef], where: Where | None) -> dict[str, pa.Table]:
         base = recovery.snapshot.tables if recovery.snapshot else {t.name: t.arrow().empty_table() for t in tables}
