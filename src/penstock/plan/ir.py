@@ -51,8 +51,7 @@ class Traits:
     loop: bool = False
     whole: bool = False  # a transaction that has it is not split
     # "key": its first arguments are a key; "row": its first one is a row; "table": all of its records; "emission": the
-    # number of a timer; "window": a
-    # window's rows
+    # number of a timer; "window": a window's rows
     takes: str = ""
     # "event": a field; "column": a value of a record; "presence": whether there is a record; "rows": those of a window
     reads: tuple[str, ...] = ()
