@@ -158,7 +158,7 @@ class App(Declarations):
         self,
         path: str | os.PathLike[str] | None = None,
         *,
-        log: Literal["changes", "input"] = "changes",
+        log: Literal["changes", "input", "source"] = "changes",
         retain: int = RETAIN,
         snapshot_every: int = SNAPSHOT_EVERY,
         background: bool = True,
@@ -171,7 +171,8 @@ class App(Declarations):
 
         Args:
             path: The state directory; it is made if it is not there. None: in memory.
-            log: "changes" (records as each batch left them) or "input" (events; opening runs them again).
+            log: "changes" (records as each batch left them), "input" (events; opening runs them again) or "source" (of
+                a batch from files their names alone: opening reads and runs them again).
             retain: How many versions stay readable.
             snapshot_every: Batches between two snapshots.
             background: Whether snapshots are written beside the batches.

@@ -42,7 +42,8 @@ from penstock.execute.intake import EventBatch
 from penstock.execute.memory import keep_what_is_freed
 from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest, KeptSteps, checked_steps
-from penstock.execute.watermark import release, without_late
+from penstock.execute.source_files import SourceFile
+from penstock.execute.watermark import is_split, release, without_late
 from penstock.gate import Gate
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.plan.ir import Plan
@@ -68,6 +69,7 @@ class IncomingBatch:
     encoded: EncodedBatch
     watch: Stopwatch
     called: list[EventBatch] | None = None  # of a version of calls: these, in order
+    files: dict[str, tuple[SourceFile, ...]] | None = None  # that all it brings has come from
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,13 +413,15 @@ class Database:
         return self._arrange(events, request, watch)
 
     def _arrange(self, events: list[EventBatch], request: BatchRequest, watch: Stopwatch) -> IncomingBatch:
+        files = {one.event.name: one.files for one in events}
         events, late, stream = self._release(events, request)
         ordered = self._engine.order(events, late, self._clock, request.until)
         stream = stream.ran(ordered.ts) if request.until is None else stream.advanced(request.until)
         watch.ends("order")
         encoded = self._engine.encode(ordered)
         watch.ends("encode")
-        return IncomingBatch(request, events, late, stream, encoded, watch)
+        named = files if all(files.values()) and request.until is None else None
+        return IncomingBatch(request, events, late, stream, encoded, watch, files=named)
 
     def _happen(self, ready: IncomingBatch | PendingBatch, policy: Policy) -> PendingBatch:
         """The next version; durable on return."""
@@ -440,7 +444,7 @@ class Database:
         stream = incoming.stream._replace(timers=engine.tables.timers.numbers)
         answers, stream = self._calls.answers(incoming.called, stream, outcomes)
         notes = notes_of(incoming.called is not None, answers)
-        stored = self._store.prepare(engine.tables, events, outcomes, stream, incoming.request, notes)
+        stored = self._store.prepare(engine.tables, events, outcomes, stream, incoming.request, notes, incoming.files)
         watch.ends("commit")
         report = self._report(run, outcomes, stream, watch)
         if incoming.called is not None:
@@ -478,7 +482,7 @@ class Database:
     ) -> tuple[list[EventBatch], list[Any] | None, StreamState]:
         """What of the batch, and of what was held back, runs now; which of it is late; what the stream keeps."""
         late, stream = None, self._store.stream
-        if request.watermark is not None or request.flush or stream.buffer.held or self.program.batches:
+        if is_split(self.program, stream.buffer, request.watermark, flush=request.flush):
             released = release(
                 self.program, events, stream.buffer, request.watermark, flush=request.flush, until=request.until
             )

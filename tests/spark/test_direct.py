@@ -196,3 +196,15 @@ def test_what_goes_wrong_ahead_is_told_when_the_next_batch_is_asked_for() -> Non
     ahead.wait()  # it is told once
     ahead.close()
     behind.close()
+
+
+def test_with_the_files_as_the_log_a_recovery_reads_them_again(spark: Any, tmp_path: Path) -> None:
+    some = events(5, 120, disorder=5)
+    put_cut(tmp_path, some, 5)
+    state = state_of(tmp_path)
+    options: dict[str, Any] = {"watermark": 10, "trigger": NOW, "log": "source", "retain": 100}
+    finish(bank.start(direct(tmp_path, 1), state=state, outcomes=tmp_path / "out", **options))
+    shutil.rmtree(state / "snapshots")
+    (state / "snapshots").mkdir()
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+    assert not any(b"event:Transfer" in path.read_bytes() for path in (state / "log").iterdir())

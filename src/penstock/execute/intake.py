@@ -27,6 +27,7 @@ from penstock.declare.model import Column, EventDef, Program, TableDef
 from penstock.declare.objects import Event, EventType
 from penstock.errors import InputError
 from penstock.execute.casting import column, values
+from penstock.execute.source_files import SourceFile, SourceRows
 from penstock.execute.validate import JUDGED, refuse_unsound
 
 
@@ -37,6 +38,7 @@ class EventBatch:
     event: EventDef
     table: pa.Table  # the fields of event.arrow(), in that order; a str may be dictionary<int32, string>
     arrival: npt.NDArray[np.int64]  # the place of each row in the batch
+    files: tuple[SourceFile, ...] = ()  # that its rows are read from, where the log names these
 
     def column(self, name: str) -> pa.ChunkedArray:
         # By its place: quicker than Arrow's search for the name.
@@ -190,12 +192,13 @@ def _from_tables(program: Program, batch: Mapping[Any, Any], sound: bool, called
         where = f"event '{event.name}'"
         if any(a.event is event for a in out):
             raise InputError(f"{where} is given twice in one batch; give it one table")
+        data, files = (data.table, data.files) if isinstance(data, SourceRows) else (data, ())
         if _is_dicts(data):
             _refuse_unknown(where, "field", data, {f.name for f in event.fields})
             table = _table_of_given(event, data, range(len(data)))
         else:
             table = _event_table(event, _arrow(data, where), where, sound)
-        out.append(EventBatch(event, table, np.arange(start, start + table.num_rows, dtype=np.int64)))
+        out.append(EventBatch(event, table, np.arange(start, start + table.num_rows, dtype=np.int64), files))
         start += table.num_rows
     return out
 

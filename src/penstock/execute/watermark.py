@@ -67,6 +67,11 @@ class Released:
     buffer: WatermarkBuffer
 
 
+def is_split(program: Program, buffer: WatermarkBuffer, delay: int | None, *, flush: bool) -> bool:
+    """Whether a batch is not simply all that it brings."""
+    return delay is not None or flush or bool(buffer.held) or bool(program.batches)
+
+
 def release(
     program: Program,
     events: list[EventBatch],

@@ -272,7 +272,7 @@ class Directory:
     def _changes(self, segment: Segment, table: TableDef, without: str) -> Iterator[tuple[str, pa.Table]]:
         """What a commit did to a table; deletions first, as the writer applies them."""
         header, parts = segment.header, segment.parts
-        if header["kind"] == "batch" and header["log"] == "input":
+        if header["kind"] == "batch" and header["log"] != "changes":
             raise StateError(
                 f"state directory {self.path}: version {header['version']} was logged as its input, so {without}"
                 + ("; close the database, which makes a snapshot, or open it with the app" if "app" in without else "")

@@ -34,6 +34,7 @@ from penstock.spark.direct_source import Spans
 from penstock.spark.drained import DrainNote
 from penstock.spark.files import SourceFiles
 from penstock.spark.run_ahead import following
+from penstock.store.durable import SOURCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,12 @@ class MicroBatch:
         """The batch's files, where all sources are direct and Spark's notes can be read."""
         return direct_source.spans(Path(self.spec.path) / CHECKPOINT, batch_id, self.direct) if self.direct else None
 
-    def _events(self, opened: OpenDatabase, frame: Any, spans: Spans | None) -> dict[str, pa.Table]:
+    def _events(self, opened: OpenDatabase, frame: Any, spans: Spans | None) -> dict[str, Any]:
         """The batch's events, once the outcomes of the batch before it are on disk."""
         program = opened.database.program
-        batch = None if spans is None else opened.run_ahead.take(program, self.direct, spans)
+        batch, named = None, self.spec.options.get("log") == SOURCE
+        if spans is not None:
+            batch = opened.run_ahead.take(program, self.direct, spans, named=named)
         if batch is None:
             batch = events.unpack(program, frame.toArrow(), self.alone)
         opened.outcomes.wait()

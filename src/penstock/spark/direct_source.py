@@ -1,4 +1,4 @@
-"""Batches of direct sources: which files they are, and what is in them.
+"""Batches of direct sources: which files they are.
 
 Spark notes the offsets of a batch in its checkpoint before it hands the batch over, and offsets count files in
 lists of our own (files.py). So the names are had from two small files, where a Spark job that fetches a few
@@ -15,19 +15,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock.declare.model import EventDef, Program
-from penstock.errors import InputError
-from penstock.execute.casting import column
 from penstock.spark.checkpoint import read_note
 from penstock.spark.files import SourceFiles
-from penstock.spark.threads import FEW_CORES
-
-_REPLACE = "replace the file by one that fits, and start the query again"
 
 Spans = dict[str, tuple[int, int]]  # event -> number of its first file, and of the one after its last
 
@@ -49,36 +40,6 @@ def _noted(path: Path) -> dict[str, int] | None:
         return {str(n["event"]): int(n["files"]) for n in noted} if version == "v1" else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
-
-
-def read(event: EventDef, files: Any) -> pa.Table:
-    """The files' rows, in the order of the files."""
-    wanted = [f.name for f in event.fields]
-    tables = []
-    for file in files:
-        try:
-            with pq.ParquetFile(file, memory_map=True) as parquet:
-                schema = parquet.schema_arrow
-                tables.append(parquet.read([n for n in wanted if n in schema.names], use_threads=not FEW_CORES))
-        except (OSError, pa.ArrowInvalid) as error:
-            raise InputError(f"event '{event.name}': {file} cannot be read: {error}; {_REPLACE}") from error
-        _check_file(event, file, schema)
-    try:
-        return pa.concat_tables(tables, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InputError(
-            f"event '{event.name}': {', '.join(files)} differ in their types: {error}; {_REPLACE}"
-        ) from error
-
-
-def _check_file(event: EventDef, file: str, schema: pa.Schema) -> None:
-    missing = [f.name for f in event.fields if f.name not in schema.names]
-    if missing:
-        names = ", ".join(schema.names)
-        raise InputError(f"event '{event.name}': {file} has no column '{missing[0]}'; it has {names}; {_REPLACE}")
-    for f in event.fields:
-        none = pa.chunked_array([], schema.field(f.name).type)
-        column(none, f.type, where=f"event '{event.name}', column '{f.name}' of {file}")
 
 
 def files_of(

@@ -24,7 +24,7 @@ from penstock.declare.kinds import KINDS
 from penstock.declare.model import EventDef, Program
 from penstock.declare.types import Type
 from penstock.errors import InputError
-from penstock.spark.direct_source import read
+from penstock.execute.source_files import read
 from penstock.spark.files import Files, file_names
 
 _TAKES = {row.name: tuple(getattr(T, name) for name in row.spark) for row in KINDS.values()}

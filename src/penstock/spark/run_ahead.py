@@ -12,8 +12,9 @@ from concurrent.futures import Future
 
 import pyarrow as pa
 
-from penstock.declare.model import Program
-from penstock.spark.direct_source import Spans, files_of, read
+from penstock.declare.model import EventDef, Program
+from penstock.execute.source_files import SourceFile, SourceRows, read
+from penstock.spark.direct_source import Spans, files_of
 from penstock.spark.files import SourceFiles
 from penstock.spark.outcome_writer import OutcomeWriter
 from penstock.spark.threads import FEW_CORES, worker
@@ -47,16 +48,19 @@ class RunAhead:
         if running is not None:
             running.result()
 
-    def take(self, program: Program, sources: tuple[SourceFiles, ...], wanted: Spans) -> dict[str, pa.Table] | None:
-        """The events of a batch; None where the lists lack a file that it names."""
+    def take(
+        self, program: Program, sources: tuple[SourceFiles, ...], wanted: Spans, *, named: bool = False
+    ) -> dict[str, pa.Table | SourceRows] | None:
+        """The events of a batch; None where the lists lack a file that it names. named: with their files."""
         coming, self._coming = self._coming, {}
         files = files_of(program, sources, wanted)
         if files is None:
             return None
-        out = {}
+        out: dict[str, pa.Table | SourceRows] = {}
         for event, names in files:
             ready = _had(coming.get(names))
-            out[event.name] = read(event, names) if ready is None else ready
+            rows = _read(event, names) if ready is None else ready
+            out[event.name] = SourceRows(rows, tuple(map(SourceFile.of, names))) if named else rows
         return out
 
     def start(
@@ -71,7 +75,7 @@ class RunAhead:
         files = files_of(program, sources, wanted) or []
         if FEW_CORES:
             self._pool.submit(outcomes.wait_at_most, FEW_OUTCOMES_S)
-        self._coming = {names: self._pool.submit(read, event, names) for event, names in files}
+        self._coming = {names: self._pool.submit(_read, event, names) for event, names in files}
         coming = {event.name: self._coming[names] for event, names in files}
 
         def run_if_read() -> None:
@@ -82,6 +86,10 @@ class RunAhead:
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
+
+
+def _read(event: EventDef, names: tuple[str, ...]) -> pa.Table:
+    return read(event, names, threads=not FEW_CORES)
 
 
 def _had(coming: Future[pa.Table] | None) -> pa.Table | None:

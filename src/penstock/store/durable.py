@@ -21,6 +21,7 @@ from penstock.errors import StateError
 from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest
+from penstock.execute.source_files import SourceFile
 from penstock.execute.watermark import refuse_changed
 from penstock.state.tables import Tables
 from penstock.store import replay
@@ -29,7 +30,7 @@ from penstock.store.replay import Recovered, Replay
 from penstock.store.segment import ADVANCE, CALL, EMITTED, LOAD, OUTCOMES, part
 from penstock.store.stream import StreamState
 
-LOGS = ("changes", "input")
+CHANGES, INPUT, SOURCE = LOGS = ("changes", "input", "source")
 
 
 class DurableStore:
@@ -47,9 +48,9 @@ class DurableStore:
     ) -> None:
         check_hours(scrub)
         if log not in LOGS:
-            raise StateError(f'log={log!r} is not a way to log; write log="changes" or log="input"')
+            raise StateError(f'log={log!r} is not a way to log; write log="changes", log="input" or log="source"')
         program, kernel = engine.program, engine.kernel
-        if log == "input" and not kernel.whole:
+        if log != CHANGES and not kernel.whole:
             raise StateError(
                 f"app '{program.name}' cannot log its input: it has a udf whose code cannot be compared with that of a "
                 'later process, which would have to run the input again; open it with log="changes"'
@@ -123,7 +124,7 @@ class DurableStore:
     @property
     def can_go_back(self) -> bool:
         """Whether memory may be read back from the disk at any time. A log of inputs would have to run them again."""
-        return self._log == "changes"
+        return self._log == CHANGES
 
     def prepare(
         self,
@@ -133,10 +134,16 @@ class DurableStore:
         stream: StreamState,
         request: BatchRequest,
         notes: dict[str, Any],
+        files: dict[str, tuple[SourceFile, ...]] | None,
     ) -> Any:
         """A batch that has run, on disk; it is committed, or forgotten, before anything else is written."""
-        parts = replay.input_parts(events) if self._log == "input" else replay.changes_parts(tables)
         header = {"kind": "batch", "id": request.id, **notes, **self._plan(), **stream.header()}
+        if self._log == CHANGES:
+            parts = replay.changes_parts(tables)
+        elif self._log == SOURCE and files is not None:
+            parts, header = {}, header | replay.files_note(files, request)
+        else:
+            parts = replay.input_parts(events)
         if request.until is not None:
             header |= {"cause": ADVANCE, "until": request.until}
         parts |= {part(EMITTED, name): to_log(table) for name, table in outcomes.emitted.items() if table.num_rows}
@@ -196,7 +203,7 @@ class DurableStore:
         try:
             self._scrub.stop()
             # So that transactions which have changed since can open a log of inputs.
-            if self._log == "input" and tables is not None and self._journal.batches_since_snapshot:
+            if self._log != CHANGES and tables is not None and self._journal.batches_since_snapshot:
                 self._snapshot(tables, wait=True)
         finally:
             self._journal.close()

@@ -14,6 +14,7 @@ from penstock.errors import StateError
 from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest
+from penstock.execute.source_files import SourceFile
 from penstock.state.tables import Tables
 from penstock.store.replay import Recovered
 from penstock.store.segment import CALL
@@ -60,6 +61,7 @@ class MemoryStore:
         stream: StreamState,
         request: BatchRequest,
         notes: dict[str, Any],
+        files: dict[str, tuple[SourceFile, ...]] | None,
     ) -> Any:
         return outcomes, stream, request.id, notes.get("cause") == CALL or request.until is not None
 

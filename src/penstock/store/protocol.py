@@ -12,6 +12,7 @@ from penstock.declare.model import TableDef
 from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest
+from penstock.execute.source_files import SourceFile
 from penstock.state.tables import Tables
 from penstock.store.replay import Recovered
 from penstock.store.stream import StreamState
@@ -55,9 +56,11 @@ class Store(Protocol):
         stream: StreamState,
         request: BatchRequest,
         notes: dict[str, Any],
+        files: dict[str, tuple[SourceFile, ...]] | None,
     ) -> Any:
         """A batch that has run, written down; it is committed, or forgotten, before anything else is written. notes:
-        "cause": "call" of a version of calls, "calls": the calls that it answers, as (event, id, row of outcomes)."""
+        "cause": "call" of a version of calls, "calls": the calls that it answers, as (event, id, row of outcomes).
+        files: that all its events were read from, by event; None where they were not."""
 
     def commit(self, prepared: Any) -> None:
         """Now it has happened."""

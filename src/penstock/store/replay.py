@@ -19,7 +19,9 @@ from penstock.engine import Engine
 from penstock.errors import StateError
 from penstock.execute import intake
 from penstock.execute.intake import EventBatch
-from penstock.execute.watermark import ARRIVAL
+from penstock.execute.request import BatchRequest
+from penstock.execute.source_files import SourceFile, read_again
+from penstock.execute.watermark import ARRIVAL, WatermarkBuffer, is_split, release, without_late
 from penstock.state.ages import NEVER
 from penstock.state.tables import Tables
 from penstock.store.foreign_timers import ForeignTimers
@@ -77,6 +79,12 @@ def input_parts(events: list[EventBatch]) -> dict[str, pa.Table]:
     return {part(EVENT, e.event.name): e.table.append_column(ARRIVAL, pa.array(e.arrival)) for e in events}
 
 
+def files_note(files: dict[str, tuple[SourceFile, ...]], request: BatchRequest) -> dict[str, Any]:
+    """What a segment says of a batch instead of its events."""
+    noted = {name: [one.note() for one in several] for name, several in files.items()}
+    return {"files": noted, "watermark": request.watermark, "flush": request.flush}
+
+
 class Replay:
     """An engine that follows a journal."""
 
@@ -110,11 +118,12 @@ class Replay:
                 yield segment
 
     def apply(self, segment: Segment) -> None:
-        version, parts, clock = segment.header["version"], segment.parts, self.stream.buffer.frontier
+        version, parts, before = segment.header["version"], segment.parts, self.stream.buffer
+        clock = before.frontier
         if segment.header["kind"] == "batch":
             self.stream = StreamState.read(segment.header, parts)
-        if segment.header["kind"] == "batch" and segment.header["log"] == "input":
-            self._execute(segment, clock)
+        if segment.header["kind"] == "batch" and segment.header["log"] != "changes":
+            self._execute(segment, before)
         else:
             rows = self.foreign.sorted_out(parts_of(LOAD, parts) | parts_of(WRITTEN, parts))
             gone = parts_of(DELETED, parts)
@@ -134,7 +143,8 @@ class Replay:
             if ends is not None:
                 window.take(ends, parts[part(WINDOW, window.name)], self.tables.strings, version)
 
-    def _execute(self, segment: Segment, clock: int | None) -> None:
+    def _execute(self, segment: Segment, before: WatermarkBuffer) -> None:
+        """before: what was held, and the clock."""
         if segment.header["plan"] != self.engine.kernel.fingerprint:
             why, keep = "its transactions, or Penstock itself, have changed", ""
             if not self.engine.kernel.whole:
@@ -144,18 +154,40 @@ class Replay:
                 f"app '{self.program.name}': batch {segment.header['version']} was logged as input, and since then "
                 f"{why}; open it with the code that wrote it and close it, which makes a snapshot{keep}"
             )
-        tables, called = parts_of(EVENT, segment.parts), segment.header.get("cause") == CALL
-        events = [
-            EventBatch(e.event, e.table, tables[e.event.name].column(ARRIVAL).to_numpy())
-            for e in intake.events(self.program, tables, sound=True, called=called)
-        ]
-        if called:
-            ordered = self.engine.in_turn(events, clock)
+        if segment.header.get("cause") == CALL:
+            ordered = self.engine.in_turn(self._logged(segment, called=True), before.frontier)
         else:
-            ordered = self.engine.order(events, clock=clock, until=segment.header.get("until"))
+            files = segment.header.get("files")
+            events = self._logged(segment) if files is None else self._read(segment, before)
+            ordered = self.engine.order(events, clock=before.frontier, until=segment.header.get("until"))
         self.engine.replay(self.engine.encode(ordered), segment.header["version"])
         self.changes += self.tables.dirty_count()
         self.engine.end_batch()
+
+    def _logged(self, segment: Segment, *, called: bool = False) -> list[EventBatch]:
+        """The events that a segment holds."""
+        tables = parts_of(EVENT, segment.parts)
+        return [
+            EventBatch(e.event, e.table, tables[e.event.name].column(ARRIVAL).to_numpy())
+            for e in intake.events(self.program, tables, sound=True, called=called)
+        ]
+
+    def _read(self, segment: Segment, before: WatermarkBuffer) -> list[EventBatch]:
+        """The events that a segment names the files of, and what was released with them."""
+        header, found = segment.header, {}
+        for name, noted in header["files"].items():
+            event = self.program.event(name)
+            if event is None:
+                raise StateError(
+                    f"app '{self.program.name}' has no event '{name}' any more, of which batch {header['version']} was "
+                    "logged by its files; open it with the code that wrote it and close it, which makes a snapshot"
+                )
+            found[name] = read_again(event, noted, header["version"])
+        events, late = intake.events(self.program, found), None
+        if is_split(self.program, before, header["watermark"], flush=header["flush"]):
+            released = release(self.program, events, before, header["watermark"], flush=header["flush"])
+            events, late = released.events, released.late
+        return without_late(events, late)
 
 
 def _ages(parts: dict[str, pa.Table], table: TableDef, clock: int | None) -> Any:

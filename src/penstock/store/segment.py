@@ -13,7 +13,8 @@ outcomes             what became of every event (outcome_codec.py)
 emitted:Alert        events that went out (outcome_codec.py)
 
 The header of a version that calls made has "cause": "call": its events ran in order of arrival. Whichever version
-answers calls has "calls": [[event, id, row of the outcomes], …], of those with an id.
+answers calls has "calls": [[event, id, row of the outcomes], …], of those with an id. With log="source", a batch from
+files has "files": {event: [[path, size, crc32], …]} in the place of its events, and "watermark" and "flush".
 """
 
 from __future__ import annotations
