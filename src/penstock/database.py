@@ -112,21 +112,21 @@ class Database:
         self._policy = Policy.adaptive()
         self.compile_s = time.perf_counter() - begun
         self._gate = Gate(self.program.name, options.get("disk"))
-        self._store: Store = MemoryStore(self._engine) if path is None else DurableStore(self._engine, path, **options)
-        try:
-            self._engine.tables, self.recovered = self._store.recover()
-        except BaseException:  # Nobody gets a database that could be closed.
-            self._store.close(None)
-            raise
-        self._version = self.recovered.version
         self._view: View | None = None
         # It ran ahead: memory is ahead of what has happened by this one batch.
         self._pending: PendingBatch | None = None
         self._turn = threading.Event()  # set where there is none
         self._turn.set()
-        self._calls = Calls(self, self._store, self._gate)
         self._outlet: Outlet | None = None
         self._path, self._server = None if path is None else Path(path).absolute(), cast("Server | None", None)
+        self._store: Store = MemoryStore(self._engine) if path is None else DurableStore(self._engine, path, **options)
+        try:
+            self._calls = Calls(self, self._store, self._gate)
+            self._engine.tables, self.recovered = self._store.recover()
+            self._version = self.recovered.version
+        except BaseException:  # Nobody gets a database that could be closed.
+            self._store.close(None)
+            raise
 
     # -- writing ----------------------------------------------------------------------------
 
