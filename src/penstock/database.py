@@ -140,6 +140,7 @@ class Database:
         flush: bool = False,
         source: str | None = None,
         offsets: str | None = None,
+        _until: int | None = None,
     ) -> pa.Table:
         """Run one batch; its outcomes. A batch id that is committed already changes nothing and gives them again.
 
@@ -149,8 +150,27 @@ class Database:
         all that is held runs, but for atomic batches that wait for the rest of their events. source: names the stream
         whose batches, numbered from 0 without gaps, have these ids; offsets: what of the stream this batch is.
         """
-        request = BatchRequest(id, source, offsets, watermark, flush).checked()
-        return self._run(batch, request, _policy(policy, self._policy))
+        request = BatchRequest(id, source, offsets, watermark, flush, _until).checked()
+        policy = _policy(policy, self._policy)
+        with self._gate.writing():
+            stored = None if id is None else self._stored(id, source, offsets)
+            if stored is not None:
+                return stored
+            if _until is not None and self._clock is not None and _until <= self._clock:
+                return self.program.outcomes().empty_table()
+            if callable(batch):
+                batch = batch()
+            if self._pending is not None and self._pending.request != request:
+                self._go_back()
+            ready, version = self._pending or self._take(batch, request), self.version + 1
+            with committing(version, lambda: self._store.version == version):
+                pending = self._happen(ready, policy)
+        try:
+            observe.publish(pending.report)
+        except BaseException as error:  # Ctrl-C: what subscribers raise goes no further
+            tell_committed(error, version, True)
+            raise
+        return pending.outcomes
 
     def advance(self, t: int | datetime.datetime) -> pa.Table:
         """Set the clock: what is held back up to t and the timers up to t run now, as a version of its own; its
@@ -158,28 +178,7 @@ class Database:
 
         t: a value of ts.
         """
-        request = BatchRequest(until=intake.moment(self.program, t))
-        return self._run([], request, self._policy)
-
-    def _run(self, batch: Batch | Callable[[], Batch], request: BatchRequest, policy: Policy) -> pa.Table:
-        with self._gate.writing():
-            id, source, offsets = request.id, request.source, request.offsets
-            stored = None if id is None else self._stored(id, source, offsets)
-            if stored is not None:
-                return stored
-            if request.until is not None and self._clock is not None and request.until <= self._clock:
-                return self.program.outcomes().empty_table()
-            if callable(batch):
-                batch = batch()
-            if self._pending is not None and self._pending.request != request:
-                self._go_back()
-            pending = self._happen(self._pending or self._take(batch, request), policy)
-        try:
-            observe.publish(pending.report)
-        except BaseException as error:  # Ctrl-C: what subscribers raise goes no further
-            tell_committed(error, pending.report.version, True)
-            raise
-        return pending.outcomes
+        return self.run([], _until=intake.moment(self.program, t))
 
     def run_ahead(
         self, batch: Batch, id: int, *, source: str, offsets: str | None = None, watermark: int | None = None

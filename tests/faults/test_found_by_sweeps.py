@@ -254,7 +254,7 @@ def test_a_table_has_room_in_all_arrays_or_in_none() -> None:
 
 
 def test_a_batch_whose_report_is_interrupted_is_committed(filled: Any) -> None:
-    with call_in(Database._run, "observe.publish", MemoryError).watching(), pytest.raises(MemoryError) as raised:
+    with call_in(Database.run, "observe.publish", MemoryError).watching(), pytest.raises(MemoryError) as raised:
         run(filled, "changes", 0)
     assert (raised.value.committed, raised.value.version) == (True, 1)  # type: ignore[attr-defined]
     assert_same_outcomes(run(filled, "changes", 0), prefixes("changes").outcomes[0])

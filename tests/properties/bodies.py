@@ -132,7 +132,7 @@ class Writer:
         self.scans = False
         self.emits: list[tuple[str, list[tuple[str, Type]]]] = []  # events that it may emit, and their fields
         self.output = ""  # the one of them that goes out
-        self.together: set[str] = set()  # those of them that one transaction takes together, and that are no timers
+        self.as_one: set[str] = set()  # those of them that one transaction takes together, and that are no timers
         self.grouped = False  # whether all that it causes is one group: nothing goes out from a loop, or waits
         self.silent = False  # whether nothing is returned
         self.windows: list[window_bodies.WindowShape] = []  # that belong to it
@@ -546,7 +546,7 @@ class Writer:
         )
         given = [f"{field}={self.emitted(field, type_)}" for field, type_ in fields]
         self.rng.shuffle(given)
-        at_once = self.grouped or name == self.output or name in self.together
+        at_once = self.grouped or name == self.output or name in self.as_one
         return [f"ps.emit({name}({', '.join(given)}){'' if at_once else self.later()})"]
 
     def later(self) -> str:
@@ -814,7 +814,7 @@ def _transaction(
     touched = [] if rng.random() < NONE_TOUCHED else tables
     writer = Writer(rng, touched, fields, udfs)
     writer.emits, writer.scans, writer.silent, writer.windows = emits, scans, silent, windows
-    writer.output, writer.grouped, writer.together = emits[-1][0] if emits else "", groups, together
+    writer.output, writer.grouped, writer.as_one = emits[-1][0] if emits else "", groups, together
     writer.budget = rng.choice((2, 4, 6))  # compiling takes more than twice as long for twice the statements
     body, leaves = writer.block(3, writer.budget)
     if not leaves and again and not groups and rng.random() < AGAIN:
