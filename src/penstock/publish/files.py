@@ -52,9 +52,12 @@ class OutcomeFiles:
         """The versions that files are named by, in order, as far as the manifest knows."""
         if self._manifest is not None:
             return sorted(self._manifest.entries())
+        folder = Path(self.path)
+        if not self.disk.exists(folder) or not stat.S_ISDIR(self.disk.stat(folder).st_mode):
+            return []  # what is in the way is told by who writes
         directory = None if self.state is None else directory_of(self.disk, Path(self.state))
         try:
-            return sorted(Manifest(self.disk, Path(self.path), directory).entries())
+            return sorted(Manifest(self.disk, folder, directory).entries())
         except FileNotFoundError:
             return []
 

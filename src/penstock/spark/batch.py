@@ -132,8 +132,6 @@ class MicroBatch:
             self.outcomes(spark.createDataFrame(plain(out)), batch_id)
 
     def catch_up(self, opened: OpenDatabase, spark: Any) -> None:
-        """Outcomes of the stream's last version, of its last drain, and of calls, if the process died between
-        committing and handing them on."""
         """Outcomes of the stream's last version, of those that came behind it, and of its last drain, if the process
         died between committing and handing them on."""
         if opened.caught_up:
