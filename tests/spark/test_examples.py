@@ -28,6 +28,12 @@ SHOWS = {
         "[('o1', 1), ('o4', 2)]",
         "[{'item': 'ink', 'free': 0}, {'item': 'pen', 'free': 2}]",
     ],
+    "leaderboard": [
+        "0 leads with 14 votes\n",
+        "('vote', 'committed'): 37, ('count', 'committed'): 37, ('vote', 'exists Ballot'): 18",
+        "('vote', 'missing Contestant'): 5, ('remove', 'committed'): 1",
+        "[{'id': 0, 'votes': 14, 'trending': 3}, {'id': 1, 'votes': 12, 'trending': 5}, {'id': 2, 'votes': 9, ",
+    ],
     "seats": [
         "18:15 A1 if ann has not paid\n18:16 A2 if bob has not paid\n",
         "18:15 expire ann committed False\n18:16 expire bob committed True\n18:16 book dan committed None\n",
@@ -51,7 +57,7 @@ SHOWS = {
         "cars seen by version 1: [{'cars': 30}]",
     ],
 }
-ON_SPARK = ("bank", "inventory", "orders")
+ON_SPARK = ("bank", "inventory", "leaderboard", "orders")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import datetime
 import os
 import random
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -367,6 +368,45 @@ def test_calls_that_wait_together_are_one_version_in_order_of_arrival(app: ps.Ap
             assert [row for row in rows if not row.get("step")] == new
             same_tables(app, db, law)
     with app.open(folder, log=log) as db:
+        same_tables(app, db, law)
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_an_event_without_fields_is_called(log: Any, folder: Path) -> None:
+    app = ps.App("ticks")
+
+    @app.table
+    class Clock:
+        id: int = ps.key()
+        ticks: int = 0
+
+    @app.event
+    class Tick: ...
+
+    @app.event
+    class Read: ...
+
+    @app.transaction
+    def tick(e: Tick):
+        Clock.get(0).ticks += 1
+
+    @app.transaction
+    def read(e: Read):
+        return {"ticks": Clock.get(0).ticks}
+
+    law = app.reference()
+    with app.open(folder, log=log) as db:
+        db.serve_calls()
+        with app.connect(folder) as there:
+            for call in (db.call, db.call, there.call, there.call):
+                assert call(Tick()) == law.call(Tick())
+                assert call(Read()) == law.call(Read())
+        assert [one["status"] for one in Together(db, [Tick(), Read(), Tick(), Tick()]).answers()] == ["committed"] * 4
+        ignore = shutil.ignore_patterns("*.sock")
+        crashed = shutil.copytree(folder, folder.with_name("crashed"), ignore=ignore)  # closing makes a snapshot
+    for _ in range(3):
+        law.call(Tick())
+    with app.open(crashed, log=log) as db:
         same_tables(app, db, law)
 
 

@@ -16,7 +16,7 @@ from penstock.declare.model import EventDef, Program
 from penstock.execute.clock import first_ts
 from penstock.execute.intake import EventBatch
 from penstock.execute.order import OrderedBatch, times_of
-from penstock.state.arrow import one_chunk, times
+from penstock.state.arrow import one_below_another, one_chunk, times
 
 _NONE = np.iinfo(np.int64).min
 
@@ -46,7 +46,7 @@ def merged(calls: list[EventBatch], clock: int | None) -> list[EventBatch]:
     return [
         EventBatch(
             events[name],
-            several[0][1] if len(several) == 1 else pa.concat_tables([t for _, t in several]).combine_chunks(),
+            several[0][1] if len(several) == 1 else one_below_another([t for _, t in several]),
             np.array([place for place, _ in several], np.int64),
         )
         for name, several in found.items()

@@ -29,6 +29,7 @@ from penstock.errors import InputError
 from penstock.execute.casting import column, values
 from penstock.execute.source_files import SourceFile, SourceRows
 from penstock.execute.validate import JUDGED, refuse_unsound
+from penstock.state.arrow import without_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ def _table_of_values(
         if f.name in needed and array.null_count:
             raise InputError(f"{where(_first_null(array))}: is null; every {event.name} needs its {f.name}")
         arrays.append(array)
-    return pa.Table.from_arrays(arrays, schema=event.arrow())
+    return pa.Table.from_arrays(arrays, schema=event.arrow()) if arrays else without_columns(len(records))
 
 
 def _from_tables(program: Program, batch: Mapping[Any, Any], sound: bool, called: bool) -> list[EventBatch]:
@@ -216,7 +217,7 @@ def _event_table(event: EventDef, data: pa.Table, where: str, sound: bool) -> pa
         if f.name in (event.order, event.id) and array.null_count:
             raise InputError(f"{at}, row {_first_null(array)}: is null; every {event.name} needs its {f.name}")
         arrays[f.name] = array
-    return pa.table(arrays)
+    return pa.table(arrays) if arrays else without_columns(data.num_rows)
 
 
 def _is_right(event: EventDef, data: pa.Table) -> bool:
