@@ -21,6 +21,7 @@ from penstock.plan.ir import Plan
 
 if TYPE_CHECKING:
     from penstock.database import Database
+    from penstock.declare.objects import WindowType
     from penstock.serve.client import Connection
     from penstock.spark.typing import DataFrame, Outcomes, Source, StreamingQuery
 
@@ -73,7 +74,7 @@ class App(Declarations):
         rows: int | None = None,
         time: int | datetime.timedelta | None = None,
         slide: int | datetime.timedelta | None = None,
-    ) -> Callable[[type[T]], Window[T]]:
+    ) -> Callable[[type[T]], type[WindowType[T]]]:
         """Declare a window: the last rows that one transaction has added, or those of the last while.
 
         Args:
@@ -83,10 +84,10 @@ class App(Declarations):
                 enters as it is added.
         """
 
-        def declare(cls: type[T]) -> Window[T]:
+        def declare(cls: type[T]) -> type[WindowType[T]]:
             definition = self._add_window(cls, rows=rows, time=time, slide=slide)
             self._declare(windows=(*self.program.windows, definition))
-            return Window(definition)
+            return cast("type[WindowType[T]]", Window(definition))
 
         return declare
 

@@ -52,6 +52,11 @@ class Spend:
     amount: Decimal = ps.decimal(18, 2)
 
 
+@bank.window(rows=3)
+class Recent:
+    amount: Decimal = ps.decimal(18, 2)
+
+
 @ps.udf
 def fee(quantity: int) -> float:
     return 0.5 * quantity
@@ -131,6 +136,21 @@ def windows(e: Transfer) -> None:
     spend.add(5)  # refused
     Spend[1.5]  # refused
     bank.window(rows="3")  # refused
+    Recent.add(amount=e.amount)
+    assert_type(len(Recent), int)
+    assert_type(Recent.amount.count(), int)
+    for recent in Recent:
+        assert_type(recent.amount, Decimal)
+    Recent.add(5)  # refused
+
+
+@bank.trigger
+def entering(w: Recent) -> None:
+    assert_type(len(w.entered), int)
+    assert_type(w.expired.amount.count(), int)
+    for _ in w.entered:
+        w.add(amount=Decimal(1))
+    w.add(5)  # refused
 
 
 def functions(e: Transfer) -> None:

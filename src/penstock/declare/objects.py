@@ -194,6 +194,23 @@ class Window(Generic[R]):
         return f"<window {self.definition.name}>"
 
 
+if TYPE_CHECKING:
+
+    class _WindowMeta(type):
+        """What the name of a window can do, as an instance of `Window` does where it runs."""
+
+        def __getitem__(cls: type[Window[R]], key: Key) -> Window[R]: ...  # type: ignore[misc]
+        def __len__(cls) -> int: ...
+        def __iter__(cls: type[Window[R]]) -> Iterator[R]: ...  # type: ignore[misc]
+        def __getattr__(cls, name: str) -> WindowColumn: ...
+
+    class WindowType(Window[R], metaclass=_WindowMeta):
+        """A declared window for pyright, which takes only a class for a type: so `w: Recent` in a trigger is one."""
+
+        @classmethod
+        def add(cls, **values: Value) -> None: ...
+
+
 def _tuple(key: Any) -> tuple[Any, ...]:
     return key if isinstance(key, tuple) else (key,)
 
