@@ -95,3 +95,8 @@ def values(data: Sequence[Any], type_: Type, *, where: Callable[[int], str]) -> 
         except (ValueError, TypeError, OverflowError, decimal.InvalidOperation):
             raise InputError(f"{where(i)}: needs {type_}, got {value!r}; {type_.traits.give}") from None
     return pa.array(out, type_.arrow())
+
+
+def without_columns(rows: int) -> pa.Table:
+    """So many rows of nothing, as of an event without fields: Arrow's constructors forget their number."""
+    return pa.table({"": pa.nulls(rows)}).select([])

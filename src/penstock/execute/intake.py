@@ -26,10 +26,9 @@ import pyarrow as pa
 from penstock.declare.model import Column, EventDef, Program, TableDef
 from penstock.declare.objects import Event, EventType
 from penstock.errors import InputError
-from penstock.execute.casting import column, values
+from penstock.execute.casting import column, values, without_columns
 from penstock.execute.source_files import SourceFile, SourceRows
 from penstock.execute.validate import JUDGED, refuse_unsound
-from penstock.state.arrow import without_columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,11 +88,6 @@ def to_arrow(lane: Any, type_: Type, strings: Strings, valid: Any = None) -> pa.
     return pa.Array.from_buffers(type_.arrow(), lane.size, [bits, pa.py_buffer(data)])
 
 
-def without_columns(rows: int) -> pa.Table:
-    """So many rows of nothing, as of an event without fields: Arrow's constructors forget their number."""
-    return pa.table({"": pa.nulls(rows)}).select([])
-
-
 def one_below_another(tables: list[pa.Table]) -> pa.Table:
     """Tables of one schema as one, in one chunk; `pa.concat_tables` forgets rows without columns."""
     batches = [batch for table in tables for batch in table.to_batches()]
