@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from faulty import Killing
+from from_files import from_file
 from test_crash import Child
 
 import penstock as ps
@@ -69,8 +70,11 @@ STEPS: list[Any] = [
 REOPEN_AT = 3
 
 
-def step(db: Any, k: int) -> Any:
-    return db.advance(STEPS[k]) if isinstance(STEPS[k], int) else db.run(STEPS[k])
+def step(db: Any, k: int, files: Path | None = None) -> Any:
+    """files: where batches come from, if they come from files."""
+    if isinstance(STEPS[k], int):
+        return db.advance(STEPS[k])
+    return db.run(STEPS[k] if files is None else from_file(files / f"batch{k}.parquet", STEPS[k]))
 
 
 def open_db(path: Path, log: str, disk: Disk | None = None) -> Any:
@@ -87,7 +91,7 @@ def job(path: Path, log: str, acknowledge: Callable[[int], object], disk: Disk) 
         with open_db(path, log, disk) as db:
             fill(db)
             while db.version < stop:
-                step(db, db.version)
+                step(db, db.version, path.parent if log == "source" else None)
                 acknowledge(db.version)
 
 
@@ -99,7 +103,7 @@ def right() -> list[tuple[Any, Any, Any]]:
     return [(step(reference, k), reference.table(Seat), reference.pending(Expire)) for k in range(len(STEPS))]
 
 
-@pytest.mark.parametrize("log", ["changes", pytest.param("input", marks=pytest.mark.long)])
+@pytest.mark.parametrize("log", ["changes", "source", pytest.param("input", marks=pytest.mark.long)])
 def test_killed_at_every_file_operation_each_timer_runs_once(log: str, folder: Path) -> None:
     assert sum(out.num_rows for out, _, _ in right()) > 15
     hall.open().close()  # compiled before any fork
@@ -117,7 +121,7 @@ def test_killed_at_every_file_operation_each_timer_runs_once(log: str, folder: P
                 assert db.pending(Expire).to_pylist() == timers.to_pylist()
             fill(db)
             while db.version < len(STEPS):
-                step(db, db.version)
+                step(db, db.version, folder if log == "source" else None)
             for version, (outcomes, _, _) in enumerate(right(), 1):
                 assert_same_outcomes(db.outcomes(version), outcomes)
             assert_same_tables(db.table(Seat), right()[-1][1], ["id"])

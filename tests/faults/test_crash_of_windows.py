@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from faulty import Killing
+from from_files import from_file
 
 import penstock as ps
 from penstock.commit import Disk
@@ -66,6 +67,10 @@ def batch(k: int) -> list[Any]:
     return [Put(ts=7 * k + i, key="abc"[(k + i * i) % 3], n=(k + i) % 5) for i in range(7)]
 
 
+def handed(folder: Path, log: Any, k: int) -> Any:
+    return from_file(folder / f"batch{k}.parquet", batch(k)) if log == "source" else batch(k)
+
+
 @cache
 def wanted() -> tuple[list[Any], list[Any]]:
     """Outcomes, and the table before the first batch and after each."""
@@ -81,7 +86,7 @@ def job(path: Path, log: Any, acknowledge: Callable[[int], object], disk: Disk |
     for stop in (REOPEN_AT, BATCHES):
         with app.open(path, log=log, retain=3, snapshot_every=2, background=False, disk=disk) as db:
             for k in range(db.version, stop):
-                db.run(batch(k), id=k)
+                db.run(handed(path.parent, log, k), id=k)
                 acknowledge(k + 1)
 
 
@@ -92,7 +97,7 @@ def check(path: Path, log: Any, acknowledged: int) -> None:
         assert acknowledged <= db.version <= acknowledged + 1
         assert_same_tables(db.table(Note), tables[db.version], ["key"])
         for k in range(db.version, BATCHES):
-            assert_same_outcomes(db.run(batch(k), id=k), outcomes[k])
+            assert_same_outcomes(db.run(handed(path.parent, log, k), id=k), outcomes[k])
         assert_same_tables(db.table(Note), tables[BATCHES], ["key"])
 
 
@@ -118,7 +123,7 @@ def killed(folder: Path, log: str, at: int) -> bool:
     return was_killed
 
 
-@pytest.mark.parametrize("log", ["changes", "input"])
+@pytest.mark.parametrize("log", ["changes", "input", "source"])
 def test_killed_at_every_file_operation(log: str, folder: Path) -> None:
     job(folder / "whole", log, lambda k: None)  # compiled before any fork
     at = 1
