@@ -214,9 +214,9 @@ class Database:
         with self._gate.writing():
             self._outlet = outlet
 
-    def keep_from(self, version: int | None) -> None:
-        """However many versions come, neither this one nor a later one is forgotten; None: as `retain` says."""
-        self._store.keep_from(version)
+    def keep_from(self, id: int) -> None:
+        """However many versions come, neither the batch with this id, nor those after it, are forgotten."""
+        self._store.keep_from(id)
 
     def serve_calls(self) -> None:
         """Answer calls of other processes of this machine, until the database is closed."""

@@ -39,6 +39,10 @@ class StateError(RuntimeError, PenstockError):
     """A state directory or database that cannot be used."""
 
 
+class NotRetainedError(StateError):
+    """What has been pruned was asked for. Users catch it as a StateError; within Penstock it is told from damage."""
+
+
 @contextmanager
 def committing(version: int, durable: bool | Callable[[], bool] | None, what: str = "batch") -> Iterator[None]:
     """What is raised in here is raised although the batch that makes this version is durable, or may be (None); a

@@ -10,6 +10,8 @@ from test_flow import Alert, Read, Reading, meter, put, read_all, sources
 
 import penstock as ps
 from penstock.publish.files import OutcomeFiles
+from penstock.spark import databases
+from penstock.spark.batch import MicroBatch
 from penstock.testing import assert_same_outcomes, assert_same_tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
@@ -136,3 +138,45 @@ def test_what_a_crash_keeps_from_the_files_is_written_at_the_next_start(
     alarms = read_all(alerts).to_pylist()
     assert [row["version"] for row in alarms] == sorted(row["version"] for row in alarms)
     assert len(alarms) == len({(row["id"], row["step"]) for row in alarms}) > 0
+
+
+def test_calls_do_not_crowd_out_the_batch_that_spark_may_send_again(tmp_path: Path) -> None:
+    """A kill before Spark has noted batch 0; after the restart calls come first."""
+    done = tmp_path / "state" / "checkpoint" / "commits"
+    spec = databases.spec(meter.plan, tmp_path / "state", retain=2, snapshot_every=1, background=False)
+    batch = MicroBatch(spec, OutcomeFiles(str(tmp_path / "out"), spec.path), None, calls=True)
+    with meter.open(spec.path) as db:
+        first = db.run([Read(**row) for row in rows(0, 3)], id=0, source="s", offsets="0")
+    for noted in (False, True):
+        if noted:
+            done.mkdir(parents=True)
+            (done / "0").write_text("v1")
+        opened = databases.reserve(spec)
+        try:
+            batch.catch_up(opened, None)
+            for k in range(10):
+                opened.database.call(read(100 * noted + k))
+            if noted:
+                with pytest.raises(ps.StateError, match=r"batch 0 is not retained any more .* none is"):
+                    opened.database.stored(0, "s", "0")
+            else:
+                assert_same_outcomes(opened.database.stored(0, "s", "0"), first)
+        finally:
+            databases.release(spec.path)
+
+
+def test_damage_is_not_taken_for_what_is_long_since_written(tmp_path: Path) -> None:
+    spec = databases.spec(meter.plan, tmp_path / "state", snapshot_every=2, background=False)
+    with meter.open(spec.path, snapshot_every=2, background=False) as db:
+        db.run([Read(**row) for row in rows(0, 3)], id=0, source="s", offsets="0")
+        db.call(read(1))  # behind it is a snapshot, so that opening does not read these two
+    segment = tmp_path / "state" / "log" / "000000000002.seg"
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)
+    opened = databases.reserve(spec)
+    try:
+        with pytest.raises(ps.StateError, match=r"000000000002\.seg"):
+            MicroBatch(spec, OutcomeFiles(str(tmp_path / "out"), spec.path), None).catch_up(opened, None)
+    finally:
+        databases.release(spec.path)

@@ -138,7 +138,6 @@ def test_a_stream_that_stays_idle_does_not_keep_its_log_for_ever(tmp_path: Path)
     opened = databases.reserve(spec)
     try:
         db = opened.database
-        db.keep_from(1)  # as long as Spark may send it again
         db.run([Book(ts=ts + k * second, id=f"{k}", seat=f"{k}") for k in range(12)], id=0, source="s", offsets="0")
         for k in range(12):
             if k == 6:

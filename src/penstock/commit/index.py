@@ -30,7 +30,7 @@ class Found(NamedTuple):
 class Index:
     def __init__(self, found: Scan, mutex: Mutex) -> None:
         self._mutex = mutex
-        self.kept_from: int | None = None  # a version: neither it nor any later one is pruned
+        self.kept_from: int | None = None  # a batch id: neither the first such batch nor what came after it is pruned
         self.seq, newest = found.newest
         self.version, self.last_id, self.hash = newest.version, newest.last_id, newest.hash
         self.damaged = {seq: entry for seq, entry in found.segments.items() if isinstance(entry, StateError)}
@@ -95,7 +95,8 @@ class Index:
             self._snapshots[manifest.seq] = manifest
             self._snapshot_bytes = manifest.size
             if self.kept_from is not None:
-                retain = max(retain, manifest.version - self.kept_from + 1)
+                asked = [e.version for e in self._entries.values() if e.id is not None and e.id >= self.kept_from]
+                retain = max(retain, manifest.version - min(asked, default=manifest.version) + 1)
             versions = {seq: other.version for seq, other in self._snapshots.items()}
             keep = oldest_kept(versions, manifest.version, retain)
             self._entries = {seq: entry for seq, entry in self._entries.items() if seq > keep}

@@ -52,7 +52,7 @@ from penstock.commit.recover import Recovery, look, read_commit, recover
 from penstock.commit.retain import prune, remove_unfinished
 from penstock.commit.scan import HEAD, Entry, Head, Scan, head_bytes, scan, segment_path
 from penstock.commit.snapshot import Snapshot, write_snapshot
-from penstock.errors import StateError, committing
+from penstock.errors import NotRetainedError, StateError, committing
 
 # Unless the opener says otherwise: how many versions stay readable, and how many batches lie between two snapshots.
 RETAIN = 100
@@ -231,9 +231,10 @@ class Journal:
             return None
         for damaged in self._index.damaged.values():
             raise damaged
-        raise StateError(
+        oldest = "none is" if self._index.oldest_id is None else f"the oldest is {self._index.oldest_id}"
+        raise NotRetainedError(
             f"batch {id} is not retained any more in state directory {self.path}: "
-            f"the oldest is {self._index.oldest_id}; open it with a larger retain to keep more"
+            f"{oldest}; open it with a larger retain to keep more"
         )
 
     def batch(self, version: int, only: Collection[str] | None = None) -> Segment:
@@ -242,7 +243,7 @@ class Journal:
         if found is None:
             for damaged in self._index.damaged.values():
                 raise damaged  # It may be this one: what version it has cannot be read.
-            raise StateError(f"version {version} is not retained in state directory {self.path}")
+            raise NotRetainedError(f"version {version} is not retained in state directory {self.path}")
         return read_commit(self._disk, self.path, found.commit, only)
 
     def _found(self, find: Callable[[], Found | None]) -> Found | None:
@@ -294,10 +295,10 @@ class Journal:
         """The newest batch id, or None before the first."""
         return self._index.last_id
 
-    def keep_from(self, version: int | None) -> None:
-        """From now on neither this version nor any later one is pruned, whatever `retain` says; None: as `retain`
-        says."""
-        self._index.kept_from = version
+    def keep_from(self, id: int) -> None:
+        """From now on neither a batch with this id or a higher one, nor what comes after it, is pruned, whatever
+        `retain` says."""
+        self._index.kept_from = id
 
     @property
     def batches_since_snapshot(self) -> int:

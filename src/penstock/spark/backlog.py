@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from penstock.commit import RETAIN
 from penstock.database import Database
-from penstock.errors import StateError
+from penstock.errors import NotRetainedError
 from penstock.publish.files import OutcomeFiles
-from penstock.spark.checkpoint import last_done
+from penstock.spark.checkpoint import first_not_done
 from penstock.spark.databases import DatabaseSpec
 from penstock.spark.outcome_writer import OutcomeWriter
 
@@ -57,9 +57,7 @@ class Backlog:
             return
         self.flush()
         self._writer.wait()
-        last = self._database.last_id
-        if last is not None and last_done(self._state) == last:
-            self._database.keep_from(None)  # Spark does not send that batch again
+        self._database.keep_from(first_not_done(self._state))
 
     def flush(self) -> None:
         """Begin to write all that there is; raises what went wrong with what was written last."""
@@ -108,7 +106,7 @@ class Backlog:
         for one in range(version, start, -1):
             try:
                 between = database.is_between(one)
-            except StateError:  # Not retained: long since written.
+            except NotRetainedError:  # Long since written.
                 break
             if not between and one != database.drained:
                 batches += 1

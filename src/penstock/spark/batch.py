@@ -28,7 +28,7 @@ from penstock.errors import StateError
 from penstock.publish.files import OutcomeFiles, plain
 from penstock.spark import databases, direct_source, events
 from penstock.spark.backlog import Backlog
-from penstock.spark.checkpoint import CHECKPOINT, fingerprint, last_done, planned, query_id
+from penstock.spark.checkpoint import CHECKPOINT, fingerprint, first_not_done, last_done, planned, query_id
 from penstock.spark.databases import DatabaseSpec, OpenDatabase
 from penstock.spark.direct_source import Spans
 from penstock.spark.drained import DrainNote
@@ -60,7 +60,7 @@ class MicroBatch:
         self.catch_up(opened, frame.sparkSession)
         opened.run_ahead.wait()
         # Calls may make many versions before Spark has noted this batch; until then it may send it again.
-        opened.database.keep_from(opened.database.version + 1)
+        opened.database.keep_from(batch_id)
         source, spans = query_id(self.spec.path), self._spans(batch_id)
         offsets = planned(self.spec.path, batch_id) if spans is None else named(spans)
         take = partial(self._events, opened, frame, spans)
@@ -100,9 +100,7 @@ class MicroBatch:
             opened.database.advance(t)
             opened.flush()
             opened.outcomes.wait()
-            last = opened.database.last_id
-            if last is None or last_done(self.spec.path) == last:
-                opened.database.keep_from(None)  # all is in files, and Spark does not send that batch again
+            opened.database.keep_from(first_not_done(self.spec.path))
 
     def drain(self, spark: Any) -> None:
         """Run what is held back, now that all there was has been read."""
@@ -138,6 +136,7 @@ class MicroBatch:
             return
         database = opened.database
         self._refuse_older_state(database.last_id)
+        database.keep_from(first_not_done(self.spec.path))
         files = self.outcomes if isinstance(self.outcomes, OutcomeFiles) else None
         backlog = Backlog(self.spec, database, files, self.outputs, opened.outcomes)
         backlog.catch_up()

@@ -48,6 +48,12 @@ def last_done(state: str) -> int | None:
     return max((int(name) for name in names if name.isdigit()), default=None)
 
 
+def first_not_done(state: str) -> int:
+    """The batch that Spark may still send, or send again: what came after it has to stay in the log."""
+    done = last_done(state)
+    return 0 if done is None else done + 1
+
+
 def noted_events(state: str) -> list[str | None] | None:
     """The sources of the newest plan, in their places: the event of a direct one, None for any other; None where there
     is no plan, or one of another make."""

@@ -180,8 +180,8 @@ class DurableStore:
     def is_between(self, version: int) -> bool:
         return self._journal.batch(version, ()).header.get("cause") in (CALL, ADVANCE)
 
-    def keep_from(self, version: int | None) -> None:
-        self._journal.keep_from(version)
+    def keep_from(self, id: int) -> None:
+        self._journal.keep_from(id)
 
     def answered(self) -> Iterator[tuple[int, pa.Table, list[Any]]]:
         newest = self._journal.version

@@ -99,7 +99,7 @@ class MemoryStore:
     def is_between(self, version: int) -> bool:
         return version in self._called
 
-    def keep_from(self, version: int | None) -> None:
+    def keep_from(self, id: int) -> None:
         pass
 
     def answered(self) -> Iterator[tuple[int, pa.Table, list[Any]]]:

@@ -83,8 +83,8 @@ class Store(Protocol):
     def is_between(self, version: int) -> bool:
         """Whether calls made this version, or the clock set by hand."""
 
-    def keep_from(self, version: int | None) -> None:
-        """Neither this version nor any later one is pruned; None: only as many are sure to be kept as usual."""
+    def keep_from(self, id: int) -> None:
+        """Neither the batch with this id, nor what comes after it, is pruned."""
 
     def answered(self) -> Iterator[tuple[int, pa.Table, list[Any]]]:
         """The retained versions that answered calls, oldest first: version, outcomes, and which calls."""
