@@ -16,4 +16,4 @@ def from_file(path: Path, events: list[Any]) -> dict[str, SourceRows]:
     definition = events[0].definition
     if not path.exists():
         pq.write_table(pa.Table.from_pylist([e.values for e in events], schema=definition.arrow()), path)
-    return {definition.name: SourceRows(pq.read_table(path), (SourceFile.of(str(path)),))}
+    return {definition.name: SourceRows(pq.read_table(path), (SourceFile.of(str(path), path.read_bytes()),))}

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.execute.source_files import SourceFile, SourceRows
+from penstock.execute.source_files import SourceFile, SourceRows, read_named
 from penstock.reader.directory import Directory
 from penstock.testing import assert_same_outcomes, assert_same_tables
 
@@ -55,7 +55,7 @@ def _rows(directory: Path, rng: Random, name: str, first: int) -> SourceRows:
     table = pa.table({"ts": ts, "key": pa.array([rng.choice("abcd") for _ in ts])})
     path = directory / f"{name}-{first}.parquet"
     pq.write_table(table, path)
-    return SourceRows(table, (SourceFile.of(str(path)),))
+    return SourceRows(table, (SourceFile.of(str(path), path.read_bytes()),))
 
 
 def _plain(batch: dict[str, SourceRows]) -> dict[str, pa.Table]:
@@ -111,6 +111,18 @@ def test_a_file_that_is_another_one_by_now_is_named(logged: tuple[Path, Path]) -
     file.write_bytes(content)
     with pytest.raises(ps.StateError, match=rf"{file}.*is another one by now.*put back the one that was there"):
         tally.open(state)
+
+
+def test_a_file_that_changed_behind_its_reading_is_named(tmp_path: Path) -> None:
+    """Files are read ahead of their batch: the checksum is of what was read then."""
+    path = Path(_rows(tmp_path, Random(1), "Hit", 0).files[0].path)
+    rows = read_named(tally.program.events[0], [str(path)])
+    _rows(tmp_path, Random(2), "Hit", 0)
+    db = tally.open(tmp_path / "state", log="source")
+    db.run({"Hit": rows})
+    db._store.close(None)
+    with pytest.raises(ps.StateError, match=rf"{path}.*is another one by now"):
+        tally.open(tmp_path / "state")
 
 
 def test_behind_a_snapshot_files_may_go(logged: tuple[Path, Path]) -> None:

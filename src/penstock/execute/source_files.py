@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,6 @@ from penstock.errors import InputError, StateError
 from penstock.execute.casting import column
 
 _REPLACE = "replace the file by one that fits, and start the query again"
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,8 @@ class SourceFile:
     crc: int  # of its bytes
 
     @classmethod
-    def of(cls, path: str) -> SourceFile:
-        size = crc = 0
-        with open(path, "rb") as file:
-            while block := file.read(_BLOCK):
-                size, crc = size + len(block), zlib.crc32(block, crc)
-        return cls(os.path.abspath(path), size, crc)
+    def of(cls, path: str, content: bytes) -> SourceFile:
+        return cls(os.path.abspath(path), len(content), zlib.crc32(content))
 
     def note(self) -> list[Any]:
         return [self.path, self.size, f"{self.crc:08x}"]
@@ -52,17 +48,35 @@ class SourceRows:
 
 def read(event: EventDef, files: Sequence[str], *, threads: bool = True) -> pa.Table:
     """The files' rows, in the order of the files."""
+    return _rows(event, {file: file for file in files}, threads)
+
+
+def read_named(event: EventDef, files: Sequence[str], *, threads: bool = True) -> SourceRows:
+    """The files' rows, and the files as they were when these were read: the checksums are of the same bytes."""
+    contents = {}
+    for file in files:
+        try:
+            contents[file] = Path(file).read_bytes()
+        except OSError as error:
+            raise _unreadable(event, file, error) from error
+    noted = tuple(SourceFile.of(file, content) for file, content in contents.items())
+    return SourceRows(_rows(event, contents, threads), noted)
+
+
+def _rows(event: EventDef, files: Mapping[str, str | bytes], threads: bool) -> pa.Table:
+    """files: where to read each, or what is in it."""
     import pyarrow.parquet as pq  # not before somebody reads a file
 
     wanted = [f.name for f in event.fields]
     tables = []
-    for file in files:
+    for file, found in files.items():
         try:
-            with pq.ParquetFile(file, memory_map=True) as parquet:
+            source = pa.BufferReader(found) if isinstance(found, bytes) else found
+            with pq.ParquetFile(source, memory_map=True) as parquet:
                 schema = parquet.schema_arrow
                 tables.append(parquet.read([n for n in wanted if n in schema.names], use_threads=threads))
         except (OSError, pa.ArrowInvalid) as error:
-            raise InputError(f"event '{event.name}': {file} cannot be read: {error}; {_REPLACE}") from error
+            raise _unreadable(event, file, error) from error
         _check_file(event, file, schema)
     try:
         return pa.concat_tables(tables, promote_options="permissive")
@@ -70,6 +84,10 @@ def read(event: EventDef, files: Sequence[str], *, threads: bool = True) -> pa.T
         raise InputError(
             f"event '{event.name}': {', '.join(files)} differ in their types: {error}; {_REPLACE}"
         ) from error
+
+
+def _unreadable(event: EventDef, file: str, error: Exception) -> InputError:
+    return InputError(f"event '{event.name}': {file} cannot be read: {error}; {_REPLACE}")
 
 
 def _check_file(event: EventDef, file: str, schema: pa.Schema) -> None:
@@ -84,17 +102,19 @@ def _check_file(event: EventDef, file: str, schema: pa.Schema) -> None:
 
 def read_again(event: EventDef, noted: Sequence[list[Any]], version: int) -> pa.Table:
     """The rows of files that a segment names. version: that it made."""
+    contents = {}
     for path, size, crc in noted:
         try:
-            found = SourceFile.of(path)
+            contents[path] = Path(path).read_bytes()
         except OSError as error:
             raise StateError(f"{_needed(path, event, version)} cannot be read: {error}; put it back there") from error
+        found = SourceFile.of(path, contents[path])
         if [found.size, f"{found.crc:08x}"] != [size, crc]:
             raise StateError(
                 f"{_needed(path, event, version)} is another one by now: it has {found.size} bytes with the checksum "
                 f"{found.crc:08x}, and had {size} with {crc}; put back the one that was there"
             )
-    return read(event, [path for path, _, _ in noted])
+    return _rows(event, contents, threads=True)
 
 
 def _needed(path: str, event: EventDef, version: int) -> str:

@@ -69,6 +69,11 @@ class MicroBatch:
         if spans is not None:
             self._start_next(opened, batch_id + 1, source, spans)
 
+    @property
+    def _by_files(self) -> bool:
+        """Whether a batch is logged by its files."""
+        return self.spec.options.get("log") == SOURCE
+
     def _spans(self, batch_id: int) -> Spans | None:
         """The batch's files, where all sources are direct and Spark's notes can be read."""
         return direct_source.spans(Path(self.spec.path) / CHECKPOINT, batch_id, self.direct) if self.direct else None
@@ -76,9 +81,9 @@ class MicroBatch:
     def _events(self, opened: OpenDatabase, frame: Any, spans: Spans | None) -> dict[str, Any]:
         """The batch's events, once the outcomes of the batch before it are on disk."""
         program = opened.database.program
-        batch, named = None, self.spec.options.get("log") == SOURCE
+        batch = None
         if spans is not None:
-            batch = opened.run_ahead.take(program, self.direct, spans, named=named)
+            batch = opened.run_ahead.take(program, self.direct, spans, named=self._by_files)
         if batch is None:
             batch = events.unpack(program, frame.toArrow(), self.alone)
         opened.outcomes.wait()
@@ -90,7 +95,7 @@ class MicroBatch:
         if coming is not None:
             database, offsets = opened.database, named(coming)
             run = partial(database.run_ahead, id=batch_id, source=source, offsets=offsets, watermark=self.watermark)
-            opened.run_ahead.start(database.program, self.direct, coming, run, opened.outcomes)
+            opened.run_ahead.start(database.program, self.direct, coming, run, opened.outcomes, named=self._by_files)
 
     def go_on(self, opened: OpenDatabase, t: datetime.datetime) -> None:
         """Move the clock of a stream on which nothing comes, if anything runs by then."""
