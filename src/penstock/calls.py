@@ -37,7 +37,6 @@ from penstock.gate import Gate
 from penstock.observe.report import BatchReport
 from penstock.state.arrow import times
 from penstock.store.protocol import Store
-from penstock.store.segment import CALL
 from penstock.store.stream import StreamState, WaitingCall
 
 # A batch that ran ahead is committed as soon as the stream asks for it, which takes milliseconds. A stream that does so
@@ -344,9 +343,9 @@ class Calls:
         )
 
 
-def notes_of(called: bool, answers: list[Answer]) -> dict[str, Any]:
+def notes_of(cause: str | None, answers: list[Answer]) -> dict[str, Any]:
     """What the commit of a version says of calls: see store/segment.py."""
-    notes: dict[str, Any] = {"cause": CALL} if called else {}
+    notes: dict[str, Any] = {} if cause is None else {"cause": cause}
     kept = [[*one.key, one.row] for one in answers if one.key is not None]
     return notes | {"calls": kept} if kept else notes
 

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,8 @@ from test_flow import Alert, Read, Reading, meter, put, read_all, sources
 
 import penstock as ps
 from penstock.publish.files import OutcomeFiles
+from penstock.spark.backlog import Backlog
+from penstock.spark.outcome_writer import OutcomeWriter
 from penstock.testing import assert_same_outcomes, assert_same_tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
@@ -136,3 +139,23 @@ def test_what_a_crash_keeps_from_the_files_is_written_at_the_next_start(
     alarms = read_all(alerts).to_pylist()
     assert [row["version"] for row in alarms] == sorted(row["version"] for row in alarms)
     assert len(alarms) == len({(row["id"], row["step"]) for row in alarms}) > 0
+
+
+def test_calls_with_a_ts_of_their_own_lie_between_the_batches_too(tmp_path: Path) -> None:
+    """Where there is a watermark they arrive as events do, and a crash keeps their outcomes from the files."""
+    state, out, spec = tmp_path / "state", tmp_path / "out", SimpleNamespace(path=str(tmp_path), options={})
+    db, writer = meter.open(state), OutcomeWriter()
+    backlog: Any = Backlog(spec, db, OutcomeFiles(str(out), str(state)), (), writer)  # type: ignore[arg-type]
+    db.hand_on(backlog)
+    for number in range(2):
+        db.run([Read(**row) for row in rows(10 * number, 10)], id=number, source="s", offsets="", watermark=0)
+        backlog.flush()
+    for k in range(5):
+        assert db.call(Read(ts=100 + k, id=k, meter=1, amount=1))["status"] == "committed"
+        assert db.is_between(db.version)
+    writer.close()
+    db._store.close(None)  # as if killed
+    with meter.open(state) as db:
+        Backlog(spec, db, OutcomeFiles(str(out), str(state)), (), OutcomeWriter()).catch_up()  # type: ignore[arg-type]
+        found = pa.concat_tables([db.outcomes(version) for version in range(1, db.version + 1)])
+    assert_same_outcomes(read_all(out), found)

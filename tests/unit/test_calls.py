@@ -459,6 +459,7 @@ def test_a_call_that_a_watermark_holds_back_is_known_after_a_crash(folder: Path,
         assert [one.result(60) for one in answers] == [told[0]] * 2
         late = db.call(moved(9, "u"))
         assert (late["status"], late["version"]) == ("late", 4)
+        assert [db.is_between(version) for version in (1, 2, 3, 4)] == [False, True, False, True]
         assert db.call(moved(9, "u")) == late
     with bank.open(folder, log=log) as db:
         assert db.call(moved(8, "c")) == told[0]
