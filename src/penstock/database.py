@@ -537,7 +537,7 @@ class Database:
 
     def place(self, calls: list[EventBatch], waiting: tuple[WaitingCall, ...]) -> BatchReport:
         stream = self._store.stream
-        request = BatchRequest(watermark=stream.delay)
+        request = BatchRequest(watermark=stream.watermark)
         ready = self._arrange(merged(calls, self._clock), request, Stopwatch())
         kept = ready.stream._replace(watermark=stream.watermark, waiting=(*stream.waiting, *waiting))
         return self._happen(replace(ready, stream=kept, cause=ARRIVAL), self._policy).report

@@ -467,6 +467,52 @@ def test_a_call_that_a_watermark_holds_back_is_known_after_a_crash(folder: Path,
         assert (db.version, db.held) == (4, 1)
 
 
+@pytest.mark.parametrize("log", [None, *LOGS])
+def test_members_that_wait_for_their_batch_hold_no_call_back(folder: Path, log: Any) -> None:
+    """What is held is held without a watermark, too; only a watermark lets a call wait for its time."""
+    app = ps.App("market")
+
+    @app.table
+    class Price:
+        id: int = ps.key()
+        trades: int = 0
+
+    @app.event
+    class Trade:
+        ts: int = ps.order()
+
+    @app.event
+    class Ask:
+        ts: int = ps.order()
+        id: int = ps.id()
+
+    @app.transaction(batch="ts")
+    def settle(trades: list[Trade]):
+        Price.get(0).trades += len(trades)
+
+    @app.transaction
+    def ask(e: Ask):
+        return {"trades": Price.get(0).trades}
+
+    path, options = (None, {}) if log is None else (folder, {"log": log})
+    law, db = app.reference(), app.open(path, **options)
+    batch = [Trade(ts=10)]
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            assert_same_outcomes(db.run(batch), law.run(batch))
+            for number in range(2):
+                call = Ask(ts=20 + number, id=number)
+                assert pool.submit(db.call, call).result(60) == law.call(call)
+                assert (db.held, law.held) == (1, 1)
+                if path is not None:
+                    db._store.close(None)  # as if killed
+                    db = app.open(path, **options)
+            assert_same_outcomes(db.run([]), law.run([]))
+            same_tables(app, db, law)
+        finally:
+            db.close()
+
+
 def test_what_cannot_be_called(folder: Path) -> None:
     nothing: Any = None
     for db in (opened(bank), reference(bank)):
@@ -534,8 +580,12 @@ def test_a_watermark_that_an_older_penstock_did_not_note_holds_calls_back_too(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     header = StreamState.header
+
+    def without(stream: StreamState) -> dict[str, Any]:
+        return {"stream": {name: value for name, value in header(stream)["stream"].items() if name != "watermark"}}
+
     with monkeypatch.context() as older, opened(bank, folder) as db:
-        older.setattr(StreamState, "header", lambda self: header(self._replace(watermark=None)))
+        older.setattr(StreamState, "header", without)
         db.run([Move(ts=10, id="s", src="a", dst="b", amount=Decimal(1))], watermark=5)
     with bank.open(folder) as db, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(db.call, Move(ts=90, id="c", src="a", dst="b", amount=Decimal(1)))
