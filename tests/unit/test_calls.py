@@ -1,6 +1,7 @@
 """Calls: an event that runs now, from any thread; what it answers, what it makes, and that it is the reference's."""
 
 import datetime
+import errno
 import os
 import random
 import shutil
@@ -8,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -511,6 +513,49 @@ def test_members_that_wait_for_their_batch_hold_no_call_back(folder: Path, log: 
             same_tables(app, db, law)
         finally:
             db.close()
+
+
+def test_a_call_that_has_arrived_is_not_what_fails_behind_it(folder: Path) -> None:
+    """Two calls come together; the first is held back, durably, before the second one's commit fails."""
+    move = {"id": "m", "src": "a", "dst": "b", "amount": Decimal(1)}
+    with suppress(ps.StateError), opened(bank, folder, background=False) as db:
+        db.run([Move(ts=10, **move)], watermark=5)
+        finish, links = db._store._journal.finish, [None, None, OSError(errno.EIO, "input/output error")]
+
+        def fails(prepared: Any) -> None:
+            error = links.pop(0)
+            if error is not None:
+                raise error
+            finish(prepared)
+
+        db._store._journal.finish = fails
+        calls = Together(db, [Move(ts=9, **{**move, "id": "c"}), Give(id="g", who="b", amounts=[1])])
+        db.run(calls._come, watermark=5)
+        first, second = calls._answers
+        until(second.done)
+        assert "input/output error" in str(second.exception()) and not second.exception().committed
+        assert not first.done()  # its event is kept, and runs in its time
+        db.close()
+        error = first.exception(60)
+        assert "was closed before the time of event 'Move'" in str(error) and error.committed is None
+    with bank.open(folder) as db:
+        assert [row["id"] for row in db.run([], flush=True).to_pylist()] == ["c", "m"]
+        assert db.call(Give(id="g", who="b", amounts=[1]))["left"] == 3
+
+
+def test_who_is_interrupted_behind_a_commit_tells_all_that_it_has_happened(folder: Path) -> None:
+    with opened(bank, folder) as db:
+        call_now = db.call_now
+
+        def interrupted(calls: list[Any]) -> None:
+            call_now(calls)
+            raise KeyboardInterrupt
+
+        db.call_now = interrupted
+        told = Together(db, [Give(id=id, who="b", amounts=[1]) for id in "gh"]).answers()
+        assert {type(one) for one in told} == {KeyboardInterrupt, ps.StateError}
+        assert [(one.committed, one.version) for one in told] == [(True, 2)] * 2
+        assert db.call(Look(who="b"))["left"] == 2
 
 
 def test_what_cannot_be_called(folder: Path) -> None:
