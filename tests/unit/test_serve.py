@@ -2,12 +2,14 @@
 
 import errno
 import os
+import shutil
 import signal
 import socket
 import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import zlib
@@ -23,7 +25,7 @@ from test_calls import Account, Give, Look, Move, Together, bank, opened, post, 
 import penstock as ps
 from penstock.check.leftovers import leftovers
 from penstock.commit import Disk
-from penstock.serve import messages
+from penstock.serve import address, messages
 from penstock.serve.address import socket_path
 
 
@@ -220,6 +222,42 @@ def test_a_state_directory_whose_path_is_long_is_found_too(tmp_path: Path) -> No
         with bank.connect(folder) as there:
             assert there.call(Look(who="a"))["left"] == 100
     assert not path.exists()
+
+
+def test_whoever_listens_in_a_folder_of_somebody_elses_is_not_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder in /tmp has a name that anybody can have taken first."""
+    folder = tmp_path / ("d" * 120)
+    opened(bank, folder).close()
+
+    def refused() -> None:
+        for act in (lambda: bank.connect(folder), lambda: bank.open(folder, calls=True)):
+            with pytest.raises(ps.StateError, match="is not a folder of this user's alone; remove it"):
+                act()
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as root, socket.socket(socket.AF_UNIX) as listener:
+        shared = Path(root) / "penstock"
+        monkeypatch.setattr(address, "_folder", lambda: shared)
+        shared.mkdir()
+        shared.chmod(0o777)
+        listener.bind(str(socket_path(folder)))
+        listener.listen()
+        refused()
+        shutil.rmtree(shared)
+        shared.symlink_to("nowhere")
+        refused()
+        shared.unlink()
+        shared.touch()
+        refused()
+
+
+def test_a_connection_stays_with_its_directory(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with serving(folder), bank.connect("state") as there:
+        monkeypatch.chdir("/")
+        there._idle.pop().close()  # as where two threads call: it connects again
+        assert there.call(Look(who="a"))["left"] == 100
 
 
 def test_a_client_that_finds_no_descriptor_or_no_right(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
