@@ -143,6 +143,7 @@ def test_half_a_message_or_none_of_ours_is_no_call(folder: Path) -> None:
         framed(b"\0\0"),
         framed(struct.pack(">I", 2) + b"[]"),
         framed(struct.pack(">I", 9) + b"not json!"),
+        framed(struct.pack(">I", 400_000) + b"[" * 200_000 + b"]" * 200_000),
         framed(struct.pack(">I", 2) + b"{}" + b"not arrow"),
         framed(struct.pack(">I", 2) + b"{}"),
     ]
@@ -167,6 +168,58 @@ def test_half_a_message_or_none_of_ours_is_no_call(folder: Path) -> None:
             assert there.call(Give(id="x", who="b", amounts=[1]))["version"] == 1
             assert db.version == 1
     assert threading.active_count() == 1 or not [t for t in threading.enumerate() if t.name.startswith("penstock-call")]
+
+
+def test_an_outcome_that_cannot_be_sent_is_told_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(folder) as db, bank.connect(folder) as there:
+        give = Give(id="g", who="b", amounts=[1])
+        monkeypatch.setattr(messages, "BYTES_MAX", len(a_call()))
+        for _ in range(2):
+            with pytest.raises(ps.StateError, match="has run, but its outcome is larger than an answer may be") as told:
+                there.call(give)
+            assert (told.value.committed, told.value.version) == (True, 1)
+        monkeypatch.undo()
+        assert there.call(give) == db.call(give)
+
+
+def test_an_outcome_of_fields_that_have_changed_since_is_sent_as_it_was(folder: Path) -> None:
+    def declared(older: bool) -> tuple[ps.App, Any]:
+        app = ps.App("changing")
+
+        @app.table
+        class Row:
+            id: int = ps.key()
+            price: Decimal = ps.decimal(18, 2, default=7)
+
+        @app.event
+        class Put:
+            id: int = ps.id()
+
+        if older:
+
+            @app.transaction
+            def put(e: Put):
+                row = Row.get(e.id)
+                row.price += 1
+                return {"price": row.price, "gone": e.id}
+
+        else:
+
+            @app.transaction
+            def put(e: Put):
+                row = Row.get(e.id)
+                row.price += 1
+                return {"price": row.price > 3}
+
+        return app, Put
+
+    app, Put = declared(older=True)
+    with app.open(folder) as db:
+        first = db.call(Put(id=1))
+    app, Put = declared(older=False)
+    with app.open(folder, calls=True) as db, app.connect(folder) as there:
+        assert there.call(Put(id=1)) == db.call(Put(id=1)) == first
+        assert there.call(Put(id=2))["price"] is True
 
 
 def test_calls_of_many_connections_share_a_version(folder: Path) -> None:
