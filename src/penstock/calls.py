@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from penstock import observe
 from penstock.declare.model import Program
-from penstock.errors import PenstockError, StateError
+from penstock.errors import PenstockError, StateError, committing
 from penstock.execute import intake
 from penstock.execute.called import one_row, own_ts
 from penstock.execute.intake import EventBatch
@@ -37,7 +37,6 @@ from penstock.gate import Gate
 from penstock.observe.report import BatchReport
 from penstock.state.arrow import times
 from penstock.store.protocol import Store
-from penstock.store.segment import CALL
 from penstock.store.stream import StreamState, WaitingCall
 
 # A batch that ran ahead is committed as soon as the stream asks for it, which takes milliseconds. A stream that does so
@@ -184,7 +183,7 @@ class Calls:
                     break
         except BaseException as error:  # Ctrl-C
             self._leave(call)
-            if not isinstance(error, Exception):
+            if not isinstance(error, Exception) and "committed" not in vars(error):
                 error.add_note("whether the call has run is not known; call again with the same id")
             raise
         return call.result()
@@ -271,8 +270,11 @@ class Calls:
             self._hand_over(call)
 
     def _fail(self, group: list[Call], own: Call, error: BaseException) -> None:
+        # What has arrived, durably, and waits for its time is not what failed: it runs all the same.
+        arrived = {call for several in self._waiting.values() for call in several}
         for call in group:
-            call.answer(None, error if call is own else _as_told(error))
+            if call not in arrived:
+                call.answer(None, error if call is own else _as_told(error))
 
     def _run(self, group: list[Call], reports: list[BatchReport]) -> None:
         self._versions.go_back()
@@ -285,10 +287,12 @@ class Calls:
             fresh, twins = self._new(several)
             if fresh:
                 self._versions.make_room()
-                reports.append(self._place(fresh, twins) if placed else self._now(fresh, twins))
+                version = self._versions.version + 1
+                with committing(version, lambda version=version: self._store.version == version):  # type: ignore[misc]
+                    reports.append(self._place(fresh, twins) if placed else self._now(fresh, twins))
 
     def _is_placed(self, call: Call) -> bool:
-        return call.ts is not None and self._store.stream.holds
+        return call.ts is not None and self._store.stream.watermark is not None
 
     def _new(self, several: Iterable[Call]) -> tuple[list[Call], dict[Key, list[Call]]]:
         """Those that were not called before, and by id those that wait for one of them."""
@@ -344,9 +348,9 @@ class Calls:
         )
 
 
-def notes_of(called: bool, answers: list[Answer]) -> dict[str, Any]:
+def notes_of(cause: str | None, answers: list[Answer]) -> dict[str, Any]:
     """What the commit of a version says of calls: see store/segment.py."""
-    notes: dict[str, Any] = {"cause": CALL} if called else {}
+    notes: dict[str, Any] = {} if cause is None else {"cause": cause}
     kept = [[*one.key, one.row] for one in answers if one.key is not None]
     return notes | {"calls": kept} if kept else notes
 

@@ -55,6 +55,7 @@ from penstock.state.view import View
 from penstock.store.durable import DurableStore
 from penstock.store.memory import MemoryStore
 from penstock.store.protocol import Store
+from penstock.store.segment import ARRIVAL, CALL
 from penstock.store.stream import StreamState, WaitingCall
 
 
@@ -69,6 +70,7 @@ class IncomingBatch:
     encoded: EncodedBatch
     watch: Stopwatch
     called: list[EventBatch] | None = None  # of a version of calls: these, in order
+    cause: str | None = None  # of a version that no batch made: store/segment.py
     files: dict[str, tuple[SourceFile, ...]] | None = None  # that all it brings has come from
 
 
@@ -442,7 +444,7 @@ class Database:
         events = without_late(incoming.events, incoming.late)
         stream = incoming.stream._replace(timers=engine.tables.timers.numbers)
         answers, stream = self._calls.answers(incoming.called, stream, outcomes)
-        notes = notes_of(incoming.called is not None, answers)
+        notes = notes_of(incoming.cause, answers)
         stored = self._store.prepare(engine.tables, events, outcomes, stream, incoming.request, notes, incoming.files)
         watch.ends("commit")
         report = self._report(run, outcomes, stream, watch)
@@ -529,16 +531,16 @@ class Database:
         watch.ends("order")
         encoded = self._engine.encode(ordered)
         watch.ends("encode")
-        ready = IncomingBatch(BatchRequest(), events, None, stream, encoded, watch, calls)
+        ready = IncomingBatch(BatchRequest(), events, None, stream, encoded, watch, calls, CALL)
         pending = self._happen(ready, Policy.serial())
         return [answer.outcome for answer in pending.answers], pending.report
 
     def place(self, calls: list[EventBatch], waiting: tuple[WaitingCall, ...]) -> BatchReport:
         stream = self._store.stream
-        request = BatchRequest(watermark=stream.delay)
+        request = BatchRequest(watermark=stream.watermark)
         ready = self._arrange(merged(calls, self._clock), request, Stopwatch())
         kept = ready.stream._replace(watermark=stream.watermark, waiting=(*stream.waiting, *waiting))
-        return self._happen(replace(ready, stream=kept), self._policy).report
+        return self._happen(replace(ready, stream=kept, cause=ARRIVAL), self._policy).report
 
     def _report(self, run: BatchRun, outcomes: BatchOutcomes, stream: StreamState, watch: Stopwatch) -> BatchReport:
         summary = run.summary

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,9 @@ from test_flow import Alert, Read, Reading, meter, put, read_all, sources
 import penstock as ps
 from penstock.publish.files import OutcomeFiles
 from penstock.spark import databases
+from penstock.spark.backlog import Backlog
 from penstock.spark.batch import MicroBatch
+from penstock.spark.outcome_writer import OutcomeWriter
 from penstock.testing import assert_same_outcomes, assert_same_tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
@@ -180,3 +183,23 @@ def test_damage_is_not_taken_for_what_is_long_since_written(tmp_path: Path) -> N
             MicroBatch(spec, OutcomeFiles(str(tmp_path / "out"), spec.path), None).catch_up(opened, None)
     finally:
         databases.release(spec.path)
+
+
+def test_calls_with_a_ts_of_their_own_lie_between_the_batches_too(tmp_path: Path) -> None:
+    """Where there is a watermark they arrive as events do, and a crash keeps their outcomes from the files."""
+    state, out, spec = tmp_path / "state", tmp_path / "out", SimpleNamespace(path=str(tmp_path), options={})
+    db, writer = meter.open(state), OutcomeWriter()
+    backlog: Any = Backlog(spec, db, OutcomeFiles(str(out), str(state)), (), writer)  # type: ignore[arg-type]
+    db.hand_on(backlog)
+    for number in range(2):
+        db.run([Read(**row) for row in rows(10 * number, 10)], id=number, source="s", offsets="", watermark=0)
+        backlog.flush()
+    for k in range(5):
+        assert db.call(Read(ts=100 + k, id=k, meter=1, amount=1))["status"] == "committed"
+        assert db.is_between(db.version)
+    writer.close()
+    db._store.close(None)  # as if killed
+    with meter.open(state) as db:
+        Backlog(spec, db, OutcomeFiles(str(out), str(state)), (), OutcomeWriter()).catch_up()  # type: ignore[arg-type]
+        found = pa.concat_tables([db.outcomes(version) for version in range(1, db.version + 1)])
+    assert_same_outcomes(read_all(out), found)

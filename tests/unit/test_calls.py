@@ -1,6 +1,7 @@
 """Calls: an event that runs now, from any thread; what it answers, what it makes, and that it is the reference's."""
 
 import datetime
+import errno
 import os
 import random
 import shutil
@@ -8,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -459,11 +461,101 @@ def test_a_call_that_a_watermark_holds_back_is_known_after_a_crash(folder: Path,
         assert [one.result(60) for one in answers] == [told[0]] * 2
         late = db.call(moved(9, "u"))
         assert (late["status"], late["version"]) == ("late", 4)
+        assert [db.is_between(version) for version in (1, 2, 3, 4)] == [False, True, False, True]
         assert db.call(moved(9, "u")) == late
     with bank.open(folder, log=log) as db:
         assert db.call(moved(8, "c")) == told[0]
         assert db.call(moved(9, "u")) == late
         assert (db.version, db.held) == (4, 1)
+
+
+@pytest.mark.parametrize("log", [None, *LOGS])
+def test_members_that_wait_for_their_batch_hold_no_call_back(folder: Path, log: Any) -> None:
+    """What is held is held without a watermark, too; only a watermark lets a call wait for its time."""
+    app = ps.App("market")
+
+    @app.table
+    class Price:
+        id: int = ps.key()
+        trades: int = 0
+
+    @app.event
+    class Trade:
+        ts: int = ps.order()
+
+    @app.event
+    class Ask:
+        ts: int = ps.order()
+        id: int = ps.id()
+
+    @app.transaction(batch="ts")
+    def settle(trades: list[Trade]):
+        Price.get(0).trades += len(trades)
+
+    @app.transaction
+    def ask(e: Ask):
+        return {"trades": Price.get(0).trades}
+
+    path, options = (None, {}) if log is None else (folder, {"log": log})
+    law, db = app.reference(), app.open(path, **options)
+    batch = [Trade(ts=10)]
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            assert_same_outcomes(db.run(batch), law.run(batch))
+            for number in range(2):
+                call = Ask(ts=20 + number, id=number)
+                assert pool.submit(db.call, call).result(60) == law.call(call)
+                assert (db.held, law.held) == (1, 1)
+                if path is not None:
+                    db._store.close(None)  # as if killed
+                    db = app.open(path, **options)
+            assert_same_outcomes(db.run([]), law.run([]))
+            same_tables(app, db, law)
+        finally:
+            db.close()
+
+
+def test_a_call_that_has_arrived_is_not_what_fails_behind_it(folder: Path) -> None:
+    """Two calls come together; the first is held back, durably, before the second one's commit fails."""
+    move = {"id": "m", "src": "a", "dst": "b", "amount": Decimal(1)}
+    with suppress(ps.StateError), opened(bank, folder, background=False) as db:
+        db.run([Move(ts=10, **move)], watermark=5)
+        finish, links = db._store._journal.finish, [None, None, OSError(errno.EIO, "input/output error")]
+
+        def fails(prepared: Any) -> None:
+            error = links.pop(0)
+            if error is not None:
+                raise error
+            finish(prepared)
+
+        db._store._journal.finish = fails
+        calls = Together(db, [Move(ts=9, **{**move, "id": "c"}), Give(id="g", who="b", amounts=[1])])
+        db.run(calls._come, watermark=5)
+        first, second = calls._answers
+        until(second.done)
+        assert "input/output error" in str(second.exception()) and not second.exception().committed
+        assert not first.done()  # its event is kept, and runs in its time
+        db.close()
+        error = first.exception(60)
+        assert "was closed before the time of event 'Move'" in str(error) and error.committed is None
+    with bank.open(folder) as db:
+        assert [row["id"] for row in db.run([], flush=True).to_pylist()] == ["c", "m"]
+        assert db.call(Give(id="g", who="b", amounts=[1]))["left"] == 3
+
+
+def test_who_is_interrupted_behind_a_commit_tells_all_that_it_has_happened(folder: Path) -> None:
+    with opened(bank, folder) as db:
+        call_now = db.call_now
+
+        def interrupted(calls: list[Any]) -> None:
+            call_now(calls)
+            raise KeyboardInterrupt
+
+        db.call_now = interrupted
+        told = Together(db, [Give(id=id, who="b", amounts=[1]) for id in "gh"]).answers()
+        assert {type(one) for one in told} == {KeyboardInterrupt, ps.StateError}
+        assert [(one.committed, one.version) for one in told] == [(True, 2)] * 2
+        assert db.call(Look(who="b"))["left"] == 2
 
 
 def test_what_cannot_be_called(folder: Path) -> None:
@@ -533,8 +625,12 @@ def test_a_watermark_that_an_older_penstock_did_not_note_holds_calls_back_too(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     header = StreamState.header
+
+    def without(stream: StreamState) -> dict[str, Any]:
+        return {"stream": {name: value for name, value in header(stream)["stream"].items() if name != "watermark"}}
+
     with monkeypatch.context() as older, opened(bank, folder) as db:
-        older.setattr(StreamState, "header", lambda self: header(self._replace(watermark=None)))
+        older.setattr(StreamState, "header", without)
         db.run([Move(ts=10, id="s", src="a", dst="b", amount=Decimal(1))], watermark=5)
     with bank.open(folder) as db, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(db.call, Move(ts=90, id="c", src="a", dst="b", amount=Decimal(1)))

@@ -2,12 +2,14 @@
 
 import errno
 import os
+import shutil
 import signal
 import socket
 import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import zlib
@@ -23,7 +25,7 @@ from test_calls import Account, Give, Look, Move, Together, bank, opened, post, 
 import penstock as ps
 from penstock.check.leftovers import leftovers
 from penstock.commit import Disk
-from penstock.serve import messages
+from penstock.serve import address, messages
 from penstock.serve.address import socket_path
 
 
@@ -141,6 +143,7 @@ def test_half_a_message_or_none_of_ours_is_no_call(folder: Path) -> None:
         framed(b"\0\0"),
         framed(struct.pack(">I", 2) + b"[]"),
         framed(struct.pack(">I", 9) + b"not json!"),
+        framed(struct.pack(">I", 400_000) + b"[" * 200_000 + b"]" * 200_000),
         framed(struct.pack(">I", 2) + b"{}" + b"not arrow"),
         framed(struct.pack(">I", 2) + b"{}"),
     ]
@@ -165,6 +168,58 @@ def test_half_a_message_or_none_of_ours_is_no_call(folder: Path) -> None:
             assert there.call(Give(id="x", who="b", amounts=[1]))["version"] == 1
             assert db.version == 1
     assert threading.active_count() == 1 or not [t for t in threading.enumerate() if t.name.startswith("penstock-call")]
+
+
+def test_an_outcome_that_cannot_be_sent_is_told_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(folder) as db, bank.connect(folder) as there:
+        give = Give(id="g", who="b", amounts=[1])
+        monkeypatch.setattr(messages, "BYTES_MAX", len(a_call()))
+        for _ in range(2):
+            with pytest.raises(ps.StateError, match="has run, but its outcome is larger than an answer may be") as told:
+                there.call(give)
+            assert (told.value.committed, told.value.version) == (True, 1)
+        monkeypatch.undo()
+        assert there.call(give) == db.call(give)
+
+
+def test_an_outcome_of_fields_that_have_changed_since_is_sent_as_it_was(folder: Path) -> None:
+    def declared(older: bool) -> tuple[ps.App, Any]:
+        app = ps.App("changing")
+
+        @app.table
+        class Row:
+            id: int = ps.key()
+            price: Decimal = ps.decimal(18, 2, default=7)
+
+        @app.event
+        class Put:
+            id: int = ps.id()
+
+        if older:
+
+            @app.transaction
+            def put(e: Put):
+                row = Row.get(e.id)
+                row.price += 1
+                return {"price": row.price, "gone": e.id}
+
+        else:
+
+            @app.transaction
+            def put(e: Put):
+                row = Row.get(e.id)
+                row.price += 1
+                return {"price": row.price > 3}
+
+        return app, Put
+
+    app, Put = declared(older=True)
+    with app.open(folder) as db:
+        first = db.call(Put(id=1))
+    app, Put = declared(older=False)
+    with app.open(folder, calls=True) as db, app.connect(folder) as there:
+        assert there.call(Put(id=1)) == db.call(Put(id=1)) == first
+        assert there.call(Put(id=2))["price"] is True
 
 
 def test_calls_of_many_connections_share_a_version(folder: Path) -> None:
@@ -220,6 +275,42 @@ def test_a_state_directory_whose_path_is_long_is_found_too(tmp_path: Path) -> No
         with bank.connect(folder) as there:
             assert there.call(Look(who="a"))["left"] == 100
     assert not path.exists()
+
+
+def test_whoever_listens_in_a_folder_of_somebody_elses_is_not_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder in /tmp has a name that anybody can have taken first."""
+    folder = tmp_path / ("d" * 120)
+    opened(bank, folder).close()
+
+    def refused() -> None:
+        for act in (lambda: bank.connect(folder), lambda: bank.open(folder, calls=True)):
+            with pytest.raises(ps.StateError, match="is not a folder of this user's alone; remove it"):
+                act()
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as root, socket.socket(socket.AF_UNIX) as listener:
+        shared = Path(root) / "penstock"
+        monkeypatch.setattr(address, "_folder", lambda: shared)
+        shared.mkdir()
+        shared.chmod(0o777)
+        listener.bind(str(socket_path(folder)))
+        listener.listen()
+        refused()
+        shutil.rmtree(shared)
+        shared.symlink_to("nowhere")
+        refused()
+        shared.unlink()
+        shared.touch()
+        refused()
+
+
+def test_a_connection_stays_with_its_directory(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with serving(folder), bank.connect("state") as there:
+        monkeypatch.chdir("/")
+        there._idle.pop().close()  # as where two threads call: it connects again
+        assert there.call(Look(who="a"))["left"] == 100
 
 
 def test_a_client_that_finds_no_descriptor_or_no_right(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,13 @@ import errno
 import os
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 from penstock.declare.model import Program
 from penstock.errors import InputError, StateError
 from penstock.execute import intake
-from penstock.serve.address import socket_path
+from penstock.serve.address import check_folder, socket_path
 from penstock.serve.messages import BrokenMessage, Message, receive, send
 
 _ABSENT = (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTSOCK, errno.ENOTDIR)
@@ -25,7 +26,7 @@ class Connection:
     """Calls to the writer of a state directory. Any thread may call."""
 
     def __init__(self, program: Program, state: str | os.PathLike[str]) -> None:
-        self._program, self._state = program, os.fspath(state)
+        self._program, self._state = program, Path(state).absolute()  # wherever this process goes from here
         self._mutex = threading.Lock()
         self._idle: list[socket.socket] = []
         self._closed = False
@@ -114,6 +115,7 @@ class Connection:
 
     def _connect(self) -> socket.socket:
         path = socket_path(self._state)
+        check_folder(path)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.connect(os.fspath(path))

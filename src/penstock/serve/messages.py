@@ -38,13 +38,17 @@ class Message(NamedTuple):
 
 
 def send(to: socket.socket, header: dict[str, Any], row: pa.Table | None = None) -> None:
+    to.sendall(encode(header, row))
+
+
+def encode(header: dict[str, Any], row: pa.Table | None = None) -> bytes:
     said = json.dumps(header).encode()
     body = _SIZE.pack(len(said)) + said + (b"" if row is None else _as_bytes(row))
     if len(body) > BYTES_MAX:
         raise InputError(
             f"a call has at most {BYTES_MAX} bytes, and this one has {len(body)}; load its data as a batch"
         )
-    to.sendall(_HEAD.pack(_MAGIC, len(body), zlib.crc32(body)) + body)
+    return _HEAD.pack(_MAGIC, len(body), zlib.crc32(body)) + body
 
 
 def receive(source: socket.socket) -> Message | None:
@@ -85,7 +89,7 @@ def _parsed(body: bytes) -> Message:
         row = pa.ipc.open_stream(rest).read_all() if rest else None
         if row is not None:
             row.validate(full=True)
-    except (struct.error, ValueError, OSError, pa.ArrowException) as error:
+    except (struct.error, ValueError, RecursionError, OSError, pa.ArrowException) as error:
         raise BrokenMessage(f"it cannot be read: {error}") from error
     if not isinstance(header, dict):
         raise BrokenMessage("it has no header")

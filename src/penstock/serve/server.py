@@ -21,7 +21,7 @@ import pyarrow as pa
 from penstock.declare.model import Program
 from penstock.errors import InputError, PenstockError, StateError
 from penstock.serve.address import make_folder, socket_path
-from penstock.serve.messages import BrokenMessage, Message, receive, send
+from penstock.serve.messages import BrokenMessage, Message, encode, receive, send
 
 _WAITING_MAX = 128  # connections that nobody has taken yet
 _LEAVES_S = 5.0
@@ -31,7 +31,6 @@ class Server:
     def __init__(self, program: Program, call: Callable[[Any], dict[str, Any]], state: Path) -> None:
         """call: runs an event, given as its name and a table of one row, and gives its outcome."""
         self._program, self._call = program, call
-        self._schema = program.outcomes()
         self.path = socket_path(state)
         self._listener = _listen(self.path)
         self._waker, self._wakes = socket.socketpair()
@@ -124,7 +123,7 @@ class Server:
         except Exception as error:
             send(connection, _refusal(error))
         else:
-            send(connection, {}, pa.Table.from_pylist([outcome], schema=self._schema))
+            connection.sendall(_told(outcome))
         return True
 
     def _run(self, message: Message) -> dict[str, Any]:
@@ -153,6 +152,20 @@ def _forget_in_children(server: Server) -> None:
 def _forget() -> None:
     for server in list(_listening or ()):
         server.forget()
+
+
+def _told(outcome: dict[str, Any]) -> bytes:
+    try:
+        # By its values alone: that of an id which was called before may be of fields that have changed since.
+        return encode({}, pa.Table.from_pylist([outcome]))
+    except InputError:
+        version = outcome["version"]
+        untold = StateError(
+            f"the call has run, but its outcome is larger than an answer may be; the outcomes of version {version} "
+            "have it"
+        )
+        untold.committed, untold.version = True, version
+        return encode(_refusal(untold))
 
 
 def _refusal(error: Exception) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from penstock.state.tables import Tables
 from penstock.store import replay
 from penstock.store.outcome_codec import from_log, to_log
 from penstock.store.replay import Recovered, Replay
-from penstock.store.segment import ADVANCE, CALL, EMITTED, LOAD, OUTCOMES, part
+from penstock.store.segment import ADVANCE, BETWEEN, EMITTED, LOAD, OUTCOMES, part
 from penstock.store.stream import StreamState
 
 CHANGES, INPUT, SOURCE = LOGS = ("changes", "input", "source")
@@ -178,7 +178,7 @@ class DurableStore:
         return None if found is None else from_log(found, version, behind="step")
 
     def is_between(self, version: int) -> bool:
-        return self._journal.batch(version, ()).header.get("cause") in (CALL, ADVANCE)
+        return self._journal.batch(version, ()).header.get("cause") in BETWEEN
 
     def keep_from(self, id: int) -> None:
         self._journal.keep_from(id)

@@ -17,7 +17,6 @@ from penstock.execute.request import BatchRequest
 from penstock.execute.source_files import SourceFile
 from penstock.state.tables import Tables
 from penstock.store.replay import Recovered
-from penstock.store.segment import CALL
 from penstock.store.stream import StreamState
 
 # Batches whose outcomes are kept, in case one is sent again; and versions of calls.
@@ -63,7 +62,7 @@ class MemoryStore:
         notes: dict[str, Any],
         files: dict[str, tuple[SourceFile, ...]] | None,
     ) -> Any:
-        return outcomes, stream, request.id, notes.get("cause") == CALL or request.until is not None
+        return outcomes, stream, request.id, "cause" in notes or request.until is not None
 
     def commit(self, prepared: Any) -> None:
         outcomes, self.stream, id, called = prepared

@@ -59,7 +59,7 @@ class Store(Protocol):
         files: dict[str, tuple[SourceFile, ...]] | None,
     ) -> Any:
         """A batch that has run, written down; it is committed, or forgotten, before anything else is written. notes:
-        "cause": "call" of a version of calls, "calls": the calls that it answers, as (event, id, row of outcomes).
+        "cause": of a version that calls made, "calls": the calls that it answers, as (event, id, row of outcomes).
         files: that all its events were read from, by event; None where they were not."""
 
     def commit(self, prepared: Any) -> None:

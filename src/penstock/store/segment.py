@@ -12,9 +12,10 @@ held:Transfer        events that wait (stream.py), in snapshots too
 outcomes             what became of every event (outcome_codec.py)
 emitted:Alert        events that went out (outcome_codec.py)
 
-The header of a version that calls made has "cause": "call": its events ran in order of arrival. Whichever version
-answers calls has "calls": [[event, id, row of the outcomes], …], of those with an id. With log="source", a batch from
-files has "files": {event: [[path, size, crc32], …]} in the place of its events, and "watermark" and "flush".
+The header of a version that calls made has "cause": "call": its events ran in order of arrival. Where they arrived as
+a batch does, since they have a ts of their own and there is a watermark, it is "arrival". Whichever version answers
+calls has "calls": [[event, id, row of the outcomes], …], of those with an id. With log="source", a batch from files has
+"files": {event: [[path, size, crc32], …]} in the place of its events, and "watermark" and "flush".
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import TypeVar
 WRITTEN, DELETED, AGED, EVENT, LOAD, HELD, EMITTED = "written", "deleted", "aged", "event", "load", "held", "emitted"
 ENDS, WINDOW = "ends", "window"  # in snapshots too, of all keys and all rows
 OUTCOMES = "outcomes"
-CALL, ADVANCE = "call", "advance"
+CALL, ARRIVAL, ADVANCE = BETWEEN = "call", "arrival", "advance"  # BETWEEN the batches of a stream
 
 T = TypeVar("T")
 

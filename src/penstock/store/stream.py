@@ -40,16 +40,6 @@ class StreamState(NamedTuple):
     waiting: tuple[WaitingCall, ...] = ()
     timers: int | None = None  # how many numbers were given to timers (state/timers.py)
 
-    @property
-    def holds(self) -> bool:
-        """Whether there is a watermark."""
-        return self.watermark is not None or bool(self.buffer.held)
-
-    @property
-    def delay(self) -> int:
-        """The watermark of what is called. An older Penstock did not note it: then what is held waits for a batch."""
-        return ALL if self.watermark is None else self.watermark
-
     def ran(self, ts: Any) -> StreamState:
         """After a batch whose events, in order, have these times."""
         before = self.buffer
@@ -68,7 +58,7 @@ class StreamState(NamedTuple):
             "highest": self.buffer.highest,
             "frontier": self.buffer.frontier,
         }
-        if self.watermark is not None:
+        if self.watermark is not None or self.buffer.held:
             kept["watermark"] = self.watermark
         if self.timers is not None:
             kept["timers"] = self.timers
@@ -85,4 +75,6 @@ class StreamState(NamedTuple):
         buffer = WatermarkBuffer(kept.get("highest"), kept.get("frontier"), parts_of(HELD, parts))
         waiting = tuple(WaitingCall(*one) for one in kept.get("waiting", ()))
         source, offsets, drained = kept.get("source"), kept.get("offsets"), kept.get("drained")
-        return cls(source, buffer, offsets, drained, kept.get("watermark"), waiting, kept.get("timers"))
+        # An older Penstock did not note it: then what is held, and what is called beside it, waits for a batch.
+        watermark = kept.get("watermark", ALL if buffer.held else None)
+        return cls(source, buffer, offsets, drained, watermark, waiting, kept.get("timers"))
