@@ -288,7 +288,7 @@ class Calls:
                 reports.append(self._place(fresh, twins) if placed else self._now(fresh, twins))
 
     def _is_placed(self, call: Call) -> bool:
-        return call.ts is not None and self._store.stream.holds
+        return call.ts is not None and self._store.stream.holds(self._versions.program)
 
     def _new(self, several: Iterable[Call]) -> tuple[list[Call], dict[Key, list[Call]]]:
         """Those that were not called before, and by id those that wait for one of them."""

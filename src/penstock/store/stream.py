@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from penstock.declare.model import Program
 from penstock.execute.watermark import WatermarkBuffer
 from penstock.store.segment import HELD, part, parts_of
 
@@ -40,14 +41,14 @@ class StreamState(NamedTuple):
     waiting: tuple[WaitingCall, ...] = ()
     timers: int | None = None  # how many numbers were given to timers (state/timers.py)
 
-    @property
-    def holds(self) -> bool:
-        """Whether there is a watermark."""
-        return self.watermark is not None or bool(self.buffer.held)
+    def holds(self, program: Program) -> bool:
+        """Whether there is a watermark. An older Penstock, which had no atomic batches, did not note it: there events
+        that are held tell of one. Members of atomic batches are held without one."""
+        return self.watermark is not None or (bool(self.buffer.held) and not program.batches)
 
     @property
     def delay(self) -> int:
-        """The watermark of what is called. An older Penstock did not note it: then what is held waits for a batch."""
+        """The watermark of what is called. Where it was not noted, what is held waits for a batch."""
         return ALL if self.watermark is None else self.watermark
 
     def ran(self, ts: Any) -> StreamState:
