@@ -1,6 +1,7 @@
 """Transactions of several events: which are one batch, when it runs, what it gives, what is held, what is refused."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,21 @@ def test_a_directory_keeps_what_is_held(tmp_path: Path, log: Any) -> None:
             assert db.held == reference.held
             held.append(db.held)
     assert held == [2, 4, 4, 1, 2, 0]
+
+
+@pytest.mark.parametrize("log", [None, "changes", "input"])
+def test_a_call_with_a_ts_does_not_wait_for_a_batch_that_is_held(tmp_path: Path, log: Any) -> None:
+    """Members are held without a watermark, and where there is none a call runs at once."""
+    reference, path, options = market.reference(), *((None, {}) if log is None else (tmp_path, {"log": log}))
+    asked = Deposit(ts=7, id="d", to="a", amount=1)
+    with ThreadPoolExecutor(1) as pool, market.open(path, **options) as db:
+        for one in (db, reference):
+            one.run([trade(5, "t", "a", "b", 1), order(2, "a", 1)])
+        assert db.held == 2
+        assert pool.submit(db.call, asked).result(30) == reference.call(asked)
+        for batch in ([trade(6, "u", "a", "b", 2)], [trade(8, "v", "a", "b", 2)]):
+            assert_same_outcomes(db.run(batch), reference.run(batch))
+            same(db, reference)
 
 
 def test_it_runs_serially_under_every_policy_and_says_why() -> None:

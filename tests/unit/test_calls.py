@@ -233,6 +233,25 @@ def test_before_there_is_a_clock_a_datetime_is_the_wall_clocks() -> None:
             assert db.call(Count(box=1))["ts"] == START
 
 
+def test_what_only_reads_has_its_own_ts_for_a_clock_before_there_is_one() -> None:
+    app = ps.App("early")
+
+    @app.event
+    class Peek:
+        ts: int = ps.order()
+
+    @app.transaction
+    def peek(e: Peek) -> dict[str, int]:
+        return {"now": ps.now()}
+
+    for db in (app.open(), app.reference()):
+        with db:
+            told = db.call(Peek())
+            assert (told["ts"], told["now"], db.version) == (0, 0, 0)
+            db.run([Peek(ts=-5)])
+            assert (db.call(Peek())["ts"], db.call(Peek())["now"], db.version) == (-5, -5, 1)
+
+
 def random_call(app: ps.App, rng: random.Random, number: int) -> Any:
     ts = rng.choice([None, None, rng.randrange(60)])
     id = rng.choice([number, number, rng.randrange(12)])

@@ -120,7 +120,9 @@ class Reference:
                 self._called[key] = self._arrived
             number, one = self._arrived, self._arrival(definition, values, self._arrived)
             if reads:
+                before, self._clock = self._clock, max(self._clock, one.ts)  # its own ts is seen, and not kept
                 rows, _ = self._round(definition, [values], [self._outcome(one)], self._clock, flow.MOST_EMITS)
+                self._clock = before
                 return self._told(rows[0])
             self._arrived += 1
             self._answers[number] = {}
