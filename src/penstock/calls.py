@@ -279,9 +279,11 @@ class Calls:
     def _run(self, group: list[Call], reports: list[BatchReport]) -> None:
         self._versions.go_back()
         reads = [call for call in group if call.reads]
-        if reads:
-            _, told = _roots(self._versions.look([call.taken for call in reads]))
-            for call, outcome in zip(reads, told, strict=True):
+        # Before there is a clock, that of an event with an order is its own ts: which is nobody else's.
+        alone = self._store.stream.buffer.frontier is None
+        for together in [[call] for call in reads] if alone else [reads] if reads else []:
+            _, told = _roots(self._versions.look([call.taken for call in together]))
+            for call, outcome in zip(together, told, strict=True):
                 call.answer(outcome)
         for placed, several in groupby((call for call in group if not call.reads), key=self._is_placed):
             fresh, twins = self._new(several)

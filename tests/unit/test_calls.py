@@ -252,6 +252,53 @@ def test_what_only_reads_has_its_own_ts_for_a_clock_before_there_is_one() -> Non
             assert (db.call(Peek())["ts"], db.call(Peek())["now"], db.version) == (-5, -5, 1)
 
 
+def test_what_only_reads_before_there_is_a_clock_does_not_see_anothers(folder: Path) -> None:
+    app = ps.App("early")
+
+    @app.event
+    class Peek:
+        ts: int = ps.order()
+
+    @app.event
+    class Ask: ...
+
+    @app.transaction
+    def peek(e: Peek) -> dict[str, int]:
+        return {"now": ps.now()}
+
+    @app.transaction
+    def ask(e: Ask) -> dict[str, int]:
+        return {"now": ps.now()}
+
+    law = app.reference()
+    with app.open(folder) as db:
+        for told, event in zip(Together(db, [Ask(), Peek(), Ask()]).answers(), (Ask(), Peek(), Ask()), strict=True):
+            assert told | {"version": 0} == law.call(event)
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_a_call_does_not_write_again_what_a_watermark_holds(folder: Path, log: Any) -> None:
+    held = [Move(ts=50 + k, id=f"m{k}", src="a", dst="b", amount=Decimal(1)) for k in range(2000)]
+    law = reference(bank)
+    db = opened(bank, folder, log=log, background=False, snapshot_every=5)
+    db.load(Account, [{"id": "c"}])
+    law.load(Account, [{"id": "c"}])
+    for number in range(6):  # over a snapshot
+        if number == 2:
+            assert_same_outcomes(db.run(held, watermark=9999), law.run(held, watermark=9999))
+        give = Give(id=f"g{number}", who="b", amounts=[1])
+        assert db.call(give) == law.call(give)
+        assert (db.held, law.held) == (2000 * (number > 1),) * 2
+    db._store.close(None)  # as if killed
+    sizes = [segment.stat().st_size for segment in sorted((folder / "log").glob("*.seg"))]
+    assert max(sizes) > 20_000 and sum(size > 20_000 for size in sizes) == 1
+    with bank.open(folder, log=log) as db:
+        assert db.held == 2000
+        same_tables(bank, db, law)
+        assert_same_outcomes(db.run([], flush=True), law.run([], flush=True))
+        same_tables(bank, db, law)
+
+
 def random_call(app: ps.App, rng: random.Random, number: int) -> Any:
     ts = rng.choice([None, None, rng.randrange(60)])
     id = rng.choice([number, number, rng.randrange(12)])
@@ -645,8 +692,9 @@ def test_a_watermark_that_an_older_penstock_did_not_note_holds_calls_back_too(
 ) -> None:
     header = StreamState.header
 
-    def without(stream: StreamState) -> dict[str, Any]:
-        return {"stream": {name: value for name, value in header(stream)["stream"].items() if name != "watermark"}}
+    def without(stream: StreamState, before: StreamState | None = None) -> dict[str, Any]:
+        noted = header(stream, before)["stream"]
+        return {"stream": {name: value for name, value in noted.items() if name != "watermark"}}
 
     with monkeypatch.context() as older, opened(bank, folder) as db:
         older.setattr(StreamState, "header", without)

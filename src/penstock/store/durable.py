@@ -137,7 +137,7 @@ class DurableStore:
         files: dict[str, tuple[SourceFile, ...]] | None,
     ) -> Any:
         """A batch that has run, on disk; it is committed, or forgotten, before anything else is written."""
-        header = {"kind": "batch", "id": request.id, **notes, **self._plan(), **stream.header()}
+        header = {"kind": "batch", "id": request.id, **notes, **self._plan(), **stream.header(self.stream)}
         if self._log == CHANGES:
             parts = replay.changes_parts(tables)
         elif self._log == SOURCE and files is not None:
@@ -147,7 +147,8 @@ class DurableStore:
         if request.until is not None:
             header |= {"cause": ADVANCE, "until": request.until}
         parts |= {part(EMITTED, name): to_log(table) for name, table in outcomes.emitted.items() if table.num_rows}
-        return self._journal.prepare(header, {**parts, **stream.parts(), OUTCOMES: to_log(outcomes.table)}), stream
+        parts |= {**stream.parts(self.stream), OUTCOMES: to_log(outcomes.table)}
+        return self._journal.prepare(header, parts), stream
 
     def commit(self, prepared: Any) -> None:
         self._journal.finish(prepared[0])

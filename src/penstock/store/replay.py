@@ -121,7 +121,7 @@ class Replay:
         version, parts, before = segment.header["version"], segment.parts, self.stream.buffer
         clock = before.frontier
         if segment.header["kind"] == "batch":
-            self.stream = StreamState.read(segment.header, parts)
+            self.stream = StreamState.read(segment.header, parts, self.stream)
         if segment.header["kind"] == "batch" and segment.header["log"] != "changes":
             self._execute(segment, before)
         else:

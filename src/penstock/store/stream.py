@@ -4,7 +4,8 @@ It goes into every segment and snapshot, so that the newest one holds all of it:
 
     header "stream"       {"source": …, "offsets": …, "drained": …, "highest": …, "frontier": …}; and where there is
                           one, "watermark": …, "timers": …, and "waiting": [[event, id, ts, place], …]
-    part held:Transfer    events held back, in order of arrival
+    part held:Transfer    events held back, in order of arrival; with "held": "unchanged" in the header those of the
+                          version before, as a call leaves them
 """
 
 from __future__ import annotations
@@ -50,7 +51,12 @@ class StreamState(NamedTuple):
         """After the clock was set by hand."""
         return self._replace(buffer=self.buffer.ran(to))
 
-    def header(self) -> dict[str, Any]:
+    def holds_as(self, before: StreamState) -> bool:
+        """Whether what is held has not changed since."""
+        return bool(self.buffer.held) and self.buffer.held is before.buffer.held
+
+    def header(self, before: StreamState | None = None) -> dict[str, Any]:
+        """before: the state that the version before left, where what is unchanged since need not be said again."""
         kept: dict[str, Any] = {
             "source": self.source,
             "offsets": self.offsets,
@@ -60,19 +66,26 @@ class StreamState(NamedTuple):
         }
         if self.watermark is not None or self.buffer.held:
             kept["watermark"] = self.watermark
+        if before is not None and self.holds_as(before):
+            kept["held"] = "unchanged"
         if self.timers is not None:
             kept["timers"] = self.timers
         if self.waiting:
             kept["waiting"] = [list(one) for one in self.waiting]
         return {"stream": kept} if any(value is not None for value in kept.values()) else {}
 
-    def parts(self) -> dict[str, pa.Table]:
+    def parts(self, before: StreamState | None = None) -> dict[str, pa.Table]:
+        if before is not None and self.holds_as(before):
+            return {}
         return {part(HELD, name): table for name, table in self.buffer.held.items()}
 
     @classmethod
-    def read(cls, header: dict[str, Any], parts: dict[str, pa.Table]) -> StreamState:
+    def read(cls, header: dict[str, Any], parts: dict[str, pa.Table], before: StreamState | None = None) -> StreamState:
         kept = header.get("stream", {})
-        buffer = WatermarkBuffer(kept.get("highest"), kept.get("frontier"), parts_of(HELD, parts))
+        held = parts_of(HELD, parts)
+        if kept.get("held") == "unchanged" and before is not None:
+            held = dict(before.buffer.held)
+        buffer = WatermarkBuffer(kept.get("highest"), kept.get("frontier"), held)
         waiting = tuple(WaitingCall(*one) for one in kept.get("waiting", ()))
         source, offsets, drained = kept.get("source"), kept.get("offsets"), kept.get("drained")
         # An older Penstock did not note it: then what is held, and what is called beside it, waits for a batch.
