@@ -133,6 +133,32 @@ def test_rounds_and_outputs_are_those_of_the_reference(spark: Any, tmp_path: Pat
     assert_same_outcomes(read_all(alerts), wanted)
 
 
+def test_no_function_of_the_users_travels_with_the_plan() -> None:
+    from penstock.spark.databases import portable
+
+    app = ps.App("watched")
+
+    @app.window(rows=3)
+    class Last:
+        amount: int
+
+    @app.event
+    class Pay:
+        ts: int = ps.order()
+        amount: int
+
+    @app.trigger
+    def entered(w: Last) -> None:
+        ps.require(len(w) < 9, "never")
+
+    @app.transaction
+    def pay(e: Pay) -> None:
+        Last.add(amount=e.amount)
+
+    program = portable(app.plan).program
+    assert {one.function for one in (*program.transactions, *program.triggers)}.isdisjoint({pay, entered})
+
+
 def test_outputs_that_a_kill_kept_from_being_written_are_written_at_the_next_start(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

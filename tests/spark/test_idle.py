@@ -114,7 +114,9 @@ def test_after_so_long_without_a_batch_the_clock_goes_to_the_wall_clock_minus_th
     assert len(stage.moved) == 1
 
 
-def test_what_goes_wrong_beside_the_stream_is_told_by_the_next_batch_or_at_the_end() -> None:
+def test_what_goes_wrong_beside_the_stream_is_told_by_the_next_batch_or_at_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     for told in ("batch", "close"):
         stage = Stage()
         stage.now, stage.fails = 31, OSError("full")
@@ -125,6 +127,8 @@ def test_what_goes_wrong_beside_the_stream_is_told_by_the_next_batch_or_at_the_e
         with pytest.raises(OSError, match="full"):
             tell()
         stage.idle.close()
+    told_at_once = [record.exc_text for record in caplog.records if "stands still" in record.message]
+    assert [text is not None and "OSError: full" in text for text in told_at_once] == [True, True]
 
 
 def test_a_stream_that_stays_idle_does_not_keep_its_log_for_ever(tmp_path: Path) -> None:

@@ -222,6 +222,14 @@ def test_an_outcome_of_fields_that_have_changed_since_is_sent_as_it_was(folder: 
         assert there.call(Put(id=2))["price"] is True
 
 
+def test_a_database_that_is_closed_serves_no_calls(folder: Path) -> None:
+    with serving(folder) as db:
+        db.serve_calls()  # as it does already
+    with pytest.raises(ps.StateError, match="is closed"):
+        db.serve_calls()
+    assert not socket_path(folder).exists()
+
+
 def test_calls_of_many_connections_share_a_version(folder: Path) -> None:
     with serving(folder) as db, bank.connect(folder) as there:
 

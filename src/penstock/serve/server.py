@@ -10,6 +10,7 @@ import os
 import selectors
 import socket
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,6 +26,7 @@ from penstock.serve.messages import BrokenMessage, Message, encode, receive, sen
 
 _WAITING_MAX = 128  # connections that nobody has taken yet
 _LEAVES_S = 5.0
+_RETRY_S = 0.05
 
 
 class Server:
@@ -81,8 +83,10 @@ class Server:
             selector.register(self._wakes, selectors.EVENT_READ)
             while not self._closed:
                 selector.select()
-                with suppress(OSError):  # The client has gone again, or there is no descriptor left for it.
+                try:
                     self._begin(self._listener.accept()[0])
+                except OSError:  # The client has gone again; or no descriptor is left for it, and it waits for one.
+                    time.sleep(_RETRY_S)
 
     def _begin(self, connection: socket.socket) -> None:
         connection.setblocking(True)

@@ -81,6 +81,7 @@ def portable(plan: Plan) -> Plan:
             program,
             tables=tuple(replace(t, checks=()) for t in program.tables),
             transactions=tuple(replace(t, function=_compiled_away) for t in program.transactions),
+            triggers=tuple(replace(t, function=_compiled_away) for t in program.triggers),
         ),
     )
 

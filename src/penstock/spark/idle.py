@@ -10,6 +10,7 @@ nothing would run. How long is to be longer than Spark needs from batch to batch
 from __future__ import annotations
 
 import datetime
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -78,6 +79,8 @@ class Idle:
             try:
                 self.look()
             except BaseException as error:
+                # The next batch raises it, but on an idle stream there may be none for long, and no timer runs.
+                logging.getLogger("penstock").exception("the clock of an idle stream stands still: it failed to go on")
                 self._failed = error
                 return
 
