@@ -353,8 +353,7 @@ def _kept(ops: tuple[Op, ...], event: str, used: set[int]) -> tuple[Op, ...]:
             raise Unfit(f"what is emitted of {event} in a loop depends on {by}")
         out.append(op)
         for one in walk((op,)):
-            used.update(one.args, (end for end in (one.guard, one.until) if end is not None))
-            used.update(value for carry in one.carries for value in (carry.init, carry.next))
+            used.update(one.uses)
     return tuple(reversed(out))
 
 

@@ -194,6 +194,17 @@ class Op:
         return self.traits.loop
 
     @property
+    def makes(self) -> tuple[int, ...]:
+        """The values that are known behind it by its id, or by those of what a loop carries."""
+        return (self.id, *(carry.id for carry in self.carries))
+
+    @property
+    def uses(self) -> tuple[int, ...]:
+        """The values that it takes itself; what it holds takes more."""
+        ends = (end for end in (self.guard, self.until) if end is not None)
+        return (*self.args, *ends, *(value for carry in self.carries for value in (carry.init, carry.next)))
+
+    @property
     def looks_through(self) -> bool:
         """Whether its first argument is the row of what it looks at or changes."""
         return self.traits.of_column or (self.traits.takes == "window" and bool(self.traits.access))

@@ -188,10 +188,7 @@ def _keep(ops: tuple[Op, ...], used: set[int]) -> tuple[Op, ...]:
     for op in reversed(ops):
         if op.traits.pure and not op.may_abort and op.id not in used:
             continue
-        used.update(op.args)
-        used.update(x for x in (op.guard, op.until) if x is not None)
-        for carry in op.carries:
-            used.update((carry.init, carry.next))
+        used.update(op.uses)
         out.append(replace(op, body=_keep(op.body, used)) if op.body else op)
     return tuple(reversed(out))
 

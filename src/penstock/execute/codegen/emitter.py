@@ -134,7 +134,7 @@ class Emitter:
         self.text, self.types, self.lists, self.users = {}, {}, {}, {}
         self.origin, self.turns = block, scans.turns(block)
         for op in block.walk():
-            for used in used_by(op):
+            for used in op.uses:
                 self.users.setdefault(used, []).append(op.id)
             if op.type is not None:
                 self.types[op.id] = op.type
@@ -170,7 +170,7 @@ class Emitter:
             return True
         inside = {one.id for one in walk(tuple(several))}
         checked = op.type == ROW and bool(self.plan.checks_of(op.table))  # by its place, at the end
-        return checked or any(user not in inside for made in made_by(op) for user in self.users.get(made, ()))
+        return checked or any(user not in inside for made in op.makes for user in self.users.get(made, ()))
 
     def defined(self, op: Op) -> list[str]:
         out = Source()
@@ -402,12 +402,3 @@ EMIT: dict[str, Callable[[Emitter, Source, Op], None]] = {
 def _kind(op: Op) -> tuple[object, ...]:
     """Operations of one kind do the same to a table or a column."""
     return op.code, op.table, op.name, op.undo
-
-
-def made_by(op: Op) -> list[int]:
-    return [op.id, *(carry.id for carry in op.carries)]
-
-
-def used_by(op: Op) -> list[int]:
-    ends = [one for one in (op.guard, op.until) if one is not None]
-    return [*op.args, *ends, *(value for carry in op.carries for value in (carry.init, carry.next))]
