@@ -227,8 +227,9 @@ class Database:
                 f"app '{self.program.name}': a database in memory has no directory to find it by; to serve calls, open "
                 "it with a path"
             )
-        if self._server is None:
-            self._server = Server(self.program, self.call, self._path)
+        with self._gate.reading():  # not of a database that is closed: the next writer may be serving
+            if self._server is None:
+                self._server = Server(self.program, self.call, self._path)
 
     def warm(self) -> None:
         """Compile what the adaptive policy may choose, now and not when it is first worth it."""
