@@ -208,3 +208,25 @@ def test_with_the_files_as_the_log_a_recovery_reads_them_again(spark: Any, tmp_p
     (state / "snapshots").mkdir()
     assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
     assert not any(b"event:Transfer" in path.read_bytes() for path in (state / "log").iterdir())
+
+
+def test_a_file_that_changes_behind_its_reading_is_refused_by_a_recovery(tmp_path: Path) -> None:
+    """It is read while the batch before runs. What is logged has to name what was read, not what is there by then."""
+    first, other = events(5, 40), events(6, 40)
+    put_cut(tmp_path, first, 1)
+    put_cut(tmp_path / "other", other, 1)
+    name = next((tmp_path / "Transfer").glob("*.parquet"))
+    source = SourceFiles("Transfer", str(name.parent), str(tmp_path / "Transfer.list"), 1)
+    FileList(Path(source.known), "Transfer", None).add([name.name])
+    ahead, behind, wanted = RunAhead(), OutcomeWriter(), {"Transfer": (0, 1)}
+    ahead.start(bank.program, (source,), wanted, lambda _: None, behind, named=True)
+    ahead.wait()
+    shutil.copyfile(next((tmp_path / "other" / "Transfer").glob("*.parquet")), name)
+    batch = ahead.take(bank.program, (source,), wanted, named=True)
+    ahead.close()
+    behind.close()
+    db = bank.open(tmp_path / "state", log="source")
+    db.run(batch)
+    db._store.close(None)  # as if killed
+    with pytest.raises(ps.StateError, match="is another one by now"):
+        bank.open(tmp_path / "state")

@@ -14,6 +14,7 @@ import threading
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from test_calls import Account, Give, Look, Move, Together, bank, opened, post, 
 import penstock as ps
 from penstock.check.leftovers import leftovers
 from penstock.commit import Disk
-from penstock.serve import address, messages
+from penstock.serve import address, messages, server
 from penstock.serve.address import socket_path
 
 
@@ -319,6 +320,75 @@ def test_a_connection_stays_with_its_directory(folder: Path, tmp_path: Path, mon
         monkeypatch.chdir("/")
         there._idle.pop().close()  # as where two threads call: it connects again
         assert there.call(Look(who="a"))["left"] == 100
+
+
+def test_clients_that_do_not_take_their_answers_are_left_at_the_end(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_LEAVES_S", 0.2)
+    clients = [socket.socket(socket.AF_UNIX) for _ in range(8)]
+    with serving(folder) as db:
+        for client in clients:
+            client.connect(str(folder / "calls.sock"))
+            client.settimeout(0.2)
+            with suppress(TimeoutError):
+                while True:
+                    client.sendall(a_call())
+        assert db.call(Look(who="a"))["left"] == 100
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 5
+    assert not [thread for thread in threading.enumerate() if thread.name == "penstock-call"]
+    for client in clients:
+        client.close()
+
+
+def test_what_is_in_the_sockets_place_is_left_alone(folder: Path) -> None:
+    path = folder / "calls.sock"
+    with serving(folder):
+        path.unlink()
+        path.mkdir()
+    with pytest.raises(ps.StateError, match=r"calls cannot be served at .*Is a directory; .*nothing else may be in"):
+        bank.open(folder, calls=True)
+    path.rmdir()
+    zombie = bank.open(folder, calls=True)
+    (folder / "writer.lock").unlink()
+    with bank.open(folder, calls=True):  # it took the directory over
+        with suppress(ps.StateError):
+            zombie.close()
+        with pytest.raises(ps.StateError, match="is closed; open it again"):
+            zombie.serve_calls()
+        with bank.connect(folder) as there:
+            assert there.call(Look(who="a"))["left"] == 100
+
+
+def test_a_forked_child_closes_nothing_of_its_parents(folder: Path) -> None:
+    with serving(folder) as db:
+        child = os.fork()
+        if child == 0:
+            try:
+                db.close()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        with bank.connect(folder) as there:
+            assert there.call(Look(who="a"))["left"] == 100
+
+
+def test_a_server_that_finds_no_descriptor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(bank, folder) as db:
+        with monkeypatch.context() as full:
+
+            def refuses() -> None:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+            full.setattr(socket, "socketpair", refuses)
+            with pytest.raises(ps.StateError, match=r"calls cannot be served at .*Too many open files"):
+                db.serve_calls()
+        assert not (folder / "calls.sock").exists()
+        db.serve_calls()
+        with bank.connect(folder) as there:
+            assert there.call(Look(who="a"))["left"] == 100
 
 
 def test_a_client_that_finds_no_descriptor_or_no_right(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,23 +26,37 @@ from penstock.serve.messages import BrokenMessage, Message, encode, receive, sen
 
 _WAITING_MAX = 128  # connections that nobody has taken yet
 _LEAVES_S = 5.0
-_RETRY_S = 0.05
+_AGAIN_S = 0.05
 
 
 class Server:
     def __init__(self, program: Program, call: Callable[[Any], dict[str, Any]], state: Path) -> None:
         """call: runs an event, given as its name and a table of one row, and gives its outcome."""
         self._program, self._call = program, call
+        self._process = os.getpid()
         self.path = socket_path(state)
-        self._listener = _listen(self.path)
-        self._waker, self._wakes = socket.socketpair()
         self._mutex = threading.Lock()
         self._open: dict[socket.socket, threading.Thread] = {}
         self._closed = False
-        _forget_in_children(self)
+        self._listener = _listen(self.path)
+        self._name = _file_at(self.path)
+        self._files: list[socket.socket | selectors.BaseSelector] = [self._listener]
         self._thread = threading.Thread(target=self._accept, name="penstock-calls", daemon=True)
         try:
+            # All that it takes is at hand before anybody connects: nobody waits for a thread that could not begin.
+            self._waker, self._wakes = socket.socketpair()
+            self._files += self._waker, self._wakes
+            self._selector = selectors.DefaultSelector()
+            self._files.append(self._selector)
+            self._selector.register(self._listener, selectors.EVENT_READ)
+            self._selector.register(self._wakes, selectors.EVENT_READ)
+            _forget_in_children(self)
             self._thread.start()
+        except (OSError, RuntimeError) as error:
+            self._shut()
+            raise StateError(
+                f"calls cannot be served at {self.path}: {error}; this process has too many files open, or threads"
+            ) from error
         except BaseException:
             self._shut()
             raise
@@ -50,6 +64,8 @@ class Server:
     def stop(self) -> None:
         """No more calls come; those that have come are still answered. While the directory is still this writer's: the
         next one listens at the same place."""
+        if self._process != os.getpid():
+            return
         with self._mutex:
             self._closed = True
             self._waker.send(b".")
@@ -60,33 +76,45 @@ class Server:
         self._shut()
 
     def close(self) -> None:
-        """After `stop`, and once whoever runs the calls has answered them all."""
-        with self._mutex:
-            several = list(self._open.values())
-        for thread in several:
-            if thread is not threading.current_thread():
-                thread.join(_LEAVES_S)
+        """After `stop`, and once whoever runs the calls has answered them all. Who does not take its answer is left
+        after a while."""
+        if self._process != os.getpid():
+            return
+        end = time.monotonic() + _LEAVES_S
+        for leaves in (False, True):
+            with self._mutex:
+                several = list(self._open.items())
+            for connection, thread in several:
+                if leaves:
+                    with suppress(OSError):
+                        connection.shutdown(socket.SHUT_RDWR)
+                if thread is not threading.current_thread():
+                    thread.join(max(0.0, end - time.monotonic()) + leaves)
 
     def forget(self) -> None:
         """In a child: the parent goes on."""
-        for one in (self._listener, self._waker, self._wakes, *self._open):
+        for one in (*self._files, *self._open):
             one.close()
 
     def _shut(self) -> None:
-        for one in (self._listener, self._waker, self._wakes):
+        # What is there now may be another writer's, or anybody's; and to leave it there does no harm.
+        with suppress(OSError):
+            if _file_at(self.path) == self._name:
+                self.path.unlink()
+        for one in self._files:
             one.close()
-        self.path.unlink(missing_ok=True)
 
     def _accept(self) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._listener, selectors.EVENT_READ)
-            selector.register(self._wakes, selectors.EVENT_READ)
-            while not self._closed:
-                selector.select()
-                try:
-                    self._begin(self._listener.accept()[0])
-                except OSError:  # The client has gone again; or no descriptor is left for it, and it waits for one.
-                    time.sleep(_RETRY_S)
+        while not self._closed:
+            self._selector.select()
+            try:
+                connection = self._listener.accept()[0]
+            except BlockingIOError:  # The client has gone again.
+                continue
+            except OSError:  # There is no descriptor left for it: it waits.
+                time.sleep(_AGAIN_S)
+                continue
+            self._begin(connection)
 
     def _begin(self, connection: socket.socket) -> None:
         connection.setblocking(True)
@@ -181,17 +209,25 @@ def _refusal(error: Exception) -> dict[str, Any]:
 
 def _listen(path: Path) -> socket.socket:
     """The directory has one writer, so a socket that is there was left by a dead one."""
-    make_folder(path)
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener: socket.socket | None = None
     try:
+        make_folder(path)
+        path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(os.fspath(path))
         path.chmod(0o600)  # Before it listens nobody gets in.
         listener.listen(_WAITING_MAX)
         listener.setblocking(False)
     except OSError as error:
-        listener.close()
+        if listener is not None:
+            listener.close()
         raise StateError(
-            f"calls cannot be served at {path}: {error.strerror}; the file system has to allow sockets"
+            f"calls cannot be served at {path}: {error.strerror}; the file system has to allow sockets, and nothing "
+            "else may be in the way"
         ) from error
     return listener
+
+
+def _file_at(path: Path) -> tuple[int, int]:
+    found = path.lstat()
+    return found.st_dev, found.st_ino

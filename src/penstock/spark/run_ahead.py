@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -22,6 +23,8 @@ from penstock.spark.threads import FEW_CORES, worker
 # With few cores, Spark between two batches is slowed down by as much as we gain if we take all of them. So files are
 # read by one thread, and outcomes written first, unless these are many: seconds that they are waited for.
 FEW_OUTCOMES_S = 0.015
+
+Rows: TypeAlias = pa.Table | SourceRows
 
 
 def following(sources: tuple[SourceFiles, ...], done: Spans, *, all_listed: bool) -> Spans | None:
@@ -39,7 +42,7 @@ def following(sources: tuple[SourceFiles, ...], done: Spans, *, all_listed: bool
 class RunAhead:
     def __init__(self) -> None:
         self._pool = worker("penstock-ahead")
-        self._coming: dict[tuple[str, ...], Future[pa.Table | SourceRows]] = {}
+        self._coming: dict[tuple[str, ...], Future[Rows]] = {}
         self._running: Future[None] | None = None
 
     def wait(self) -> None:
@@ -50,13 +53,13 @@ class RunAhead:
 
     def take(
         self, program: Program, sources: tuple[SourceFiles, ...], wanted: Spans, *, named: bool = False
-    ) -> dict[str, pa.Table | SourceRows] | None:
+    ) -> dict[str, Rows] | None:
         """The events of a batch; None where the lists lack a file that it names. named: with their files."""
         coming, self._coming = self._coming, {}
         files = files_of(program, sources, wanted)
         if files is None:
             return None
-        out: dict[str, pa.Table | SourceRows] = {}
+        out: dict[str, Rows] = {}
         for event, names in files:
             ready = _had(coming.get(names))
             out[event.name] = _read(event, names, named) if ready is None else ready
@@ -67,13 +70,13 @@ class RunAhead:
         program: Program,
         sources: tuple[SourceFiles, ...],
         wanted: Spans,
-        run: Callable[[dict[str, pa.Table | SourceRows]], None],
+        run: Callable[[dict[str, Rows]], None],
         outcomes: OutcomeWriter,
         *,
         named: bool = False,
     ) -> None:
         """Read the files of a batch, and run it, while the caller goes on. outcomes: what is still being written.
-        named: as for `take`."""
+        named: as `take` is asked for it."""
         files = files_of(program, sources, wanted) or []
         if FEW_CORES:
             self._pool.submit(outcomes.wait_at_most, FEW_OUTCOMES_S)
@@ -90,10 +93,10 @@ class RunAhead:
         self._pool.shutdown(cancel_futures=True)
 
 
-def _read(event: EventDef, names: tuple[str, ...], named: bool) -> pa.Table | SourceRows:
+def _read(event: EventDef, names: tuple[str, ...], named: bool) -> Rows:
     return (read_named if named else read)(event, names, threads=not FEW_CORES)
 
 
-def _had(coming: Future[pa.Table | SourceRows] | None) -> pa.Table | SourceRows | None:
+def _had(coming: Future[Rows] | None) -> Rows | None:
     """What was read ahead. A file that could not be read then may have been mended since."""
     return None if coming is None or coming.exception() is not None else coming.result()
