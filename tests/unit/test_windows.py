@@ -188,6 +188,42 @@ def test_many_rows_and_many_keys_make_the_pool_grow() -> None:
     assert max(row["many"] or 0 for row in rows) > 100
 
 
+def test_one_transaction_adds_more_rows_than_there_is_room_for() -> None:
+    """What it makes the rings grow to is undone as often as there is no room, and so does not say how much it needs."""
+    app = ps.App("flood")
+
+    @app.event
+    class Put:
+        ts: int = ps.order()
+        many: int
+        fails: bool
+
+    @app.window(rows=100_000)
+    class Last:
+        n: int
+
+    @app.window(time=10)
+    class Kept:
+        key: int = ps.key()
+        n: int
+
+    @app.transaction
+    def put(e: Put) -> dict[str, int]:
+        for n in range(e.many):
+            Last.add(n=n)
+            Kept[n % 7].add(n=n)
+        ps.require(not e.fails, "fails")
+        return {"last": len(Last), "sum": Kept[3].n.sum()}
+
+    given = [(0, 600, True), (1, 600, False), (1, 9000, True), (2, 0, False), (30, 40_000, False), (40, 1, False)]
+    with app.open() as db:
+        rows = db.run([Put(ts=ts, many=many, fails=fails) for ts, many, fails in given]).to_pylist()
+    sums = [sum(range(3, many, 7)) for many in (600, 40_000)]
+    assert [(r["last"], r["sum"]) for r in rows] == [
+        (None, None), (600, sums[0]), (None, None), (600, sums[0]), (40_600, sums[1]), (40_601, 0)
+    ]  # fmt: skip
+
+
 def test_a_window_of_datetimes_is_of_a_timedelta_and_sums_are_exact() -> None:
     app = ps.App("exact")
 

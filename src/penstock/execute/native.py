@@ -211,13 +211,17 @@ class Kernel:
     def run(self, running: BatchContext, start: int = 0, stop: int | None = None) -> None:
         """Run these events of a batch, one after the other."""
         stop = running.count if stop is None else stop
+        at, grown = start, set[int]()  # what was full for the event that runs again
         while start < stop:
             arguments = running.arguments() | self._log | self._scanned | {"start": start, "stop": stop}
             start = int(self.function(*self._arguments(arguments)))
             if start < stop:
-                self._grow(running, int(self._log["info"][0]))
+                what = int(self._log["info"][0])
+                at, grown = start, grown if start == at else set()
+                self._grow(running, what, again=what in grown)
+                grown.add(what)
 
-    def _grow(self, running: BatchContext, what: int) -> None:
+    def _grow(self, running: BatchContext, what: int, *, again: bool) -> None:
         if what == FULL_LOG:
             self._log = _log(2 * self._log["touched"].size)
         elif what == FULL_SCAN:
@@ -229,7 +233,7 @@ class Kernel:
             running.tables[name].build_index(column)
         elif what >= FULL_ROOM:
             window = running.tables.windows[self.plan.tables[what - FULL_ROOM].name]
-            window.reserve_rows()
+            window.reserve_rows(2 * int(window.pool[1]) if again else 0)
         elif what >= 0:
             table = running.tables[self.plan.tables[what].name]
             table.reserve(table.capacity)

@@ -56,7 +56,8 @@ class WindowState(TableState):
 
     def reserve_rows(self, extra: int = 0) -> None:
         """Make room in the pool: rings are packed, and it is left two thirds empty. A ring that grows is twice what it
-        was, so it fits."""
+        was, so it fits. extra: more room, for a transaction that makes rings grow many times over: what it had made of
+        them before it was stopped is undone, so that the rings do not tell."""
         rows = self.live_rows()
         base, size = self.columns[BASE][rows], self.columns[SIZE][rows]
         used = int(size.sum())
