@@ -36,10 +36,16 @@ class Tick:
     by: int
 
 
+@app.event
+class Told:
+    n: int
+
+
 @app.transaction
 def tick(e: Tick):
     counter = Counter.get("a")
     counter.n += e.by
+    ps.emit(Told(n=counter.n))
     return {"n": counter.n}
 
 
@@ -67,7 +73,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "history": lambda path: Directory(path).history("Counter", {"id": ["a"]})["n"].to_pylist(),
     "open": lambda path: opened(path, lambda db: db.table(Counter)["n"].to_pylist()),
     "db.history": lambda path: opened(path, lambda db: db.history(Counter, "a")["n"].to_pylist()),
-    "db.outcomes": lambda path: opened(path, lambda db: db.outcomes(8)["n"].to_pylist()),
+    **{f"db.outcomes({v})": lambda path, v=v: opened(path, lambda db: db.outcomes(v)["n"].to_pylist()) for v in (6, 8)},
+    "db.emitted": lambda path: opened(path, lambda db: db.emitted(Told, 8)["n"].to_pylist()),
 }
 
 
@@ -175,10 +182,11 @@ def test_a_segment_that_is_gone_is_missed_by_every_reader_that_needs_it(tmp_path
     path = write(tmp_path / "state", 10)
     right = everything(path)
     segment(path, seq).unlink()
-    refusing = assert_right_or_named(path, right, segment(path, seq).name, "not retained")
+    refusing = assert_right_or_named(path, right, segment(path, seq).name)
     if seq == 10:
         assert refusing == set(READERS)
     assert {"changes", "outcomes"} <= refusing
+    assert seq != 8 or {"db.outcomes(8)", "db.emitted"} <= refusing
 
 
 def test_a_pruned_directory_has_gaps_only_below_its_oldest_snapshot(tmp_path: Path) -> None:
@@ -187,7 +195,7 @@ def test_a_pruned_directory_has_gaps_only_below_its_oldest_snapshot(tmp_path: Pa
     right = everything(path)
     gone = int(min(os.listdir(path / "snapshots"))) + 1
     segment(path, gone).unlink()
-    refusing = assert_right_or_named(path, right, segment(path, gone).name, "not retained")
+    refusing = assert_right_or_named(path, right, segment(path, gone).name)
     assert {"changes", "outcomes", "history"} <= refusing
 
 
