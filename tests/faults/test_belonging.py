@@ -199,6 +199,27 @@ def test_a_pruned_directory_has_gaps_only_below_its_oldest_snapshot(tmp_path: Pa
     assert {"changes", "outcomes", "history"} <= refusing
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "Counter.arrow"])
+@pytest.mark.parametrize("damage", ["lost", "cut", "flipped"])
+def test_a_damaged_snapshot_that_older_versions_stand_on_is_not_taken_for_a_pruned_one(
+    tmp_path: Path, name: str, damage: str
+) -> None:
+    path = write(tmp_path / "state", 12, retain=4)
+    assert sorted(os.listdir(path / "snapshots")) == [f"{6:012d}", f"{9:012d}", f"{12:012d}"]
+    file = path / "snapshots" / f"{6:012d}" / name
+    if damage == "lost":
+        file.unlink()
+    elif damage == "cut":
+        file.write_bytes(file.read_bytes()[:-9])
+    else:
+        flipped = bytearray(file.read_bytes())
+        flipped[len(flipped) // 2] ^= 4
+        file.write_bytes(flipped)
+    with pytest.raises(ps.StateError, match=f"{6:012d}/{name}"):
+        Directory(path).table("Counter", 8)
+    assert Directory(path).table("Counter", 9)["n"].to_pylist() == [9]
+
+
 def test_trailing_bytes_in_head_are_mended(state: Path) -> None:
     head = state / "head"
     sound = head.read_bytes()

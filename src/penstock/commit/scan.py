@@ -24,7 +24,7 @@ from penstock.commit.chain import wrong_base, wrong_owner, wrong_place
 from penstock.commit.disk import Disk
 from penstock.commit.identity import LOG, SNAPSHOTS, Origin, read_origin
 from penstock.commit.log import Contents, damaged, read_contents
-from penstock.commit.snapshot import Manifest, read_manifest, snapshot_name
+from penstock.commit.snapshot import Manifest, is_without_manifest, read_manifest, snapshot_name
 from penstock.errors import StateError
 
 HEAD = "head"
@@ -87,6 +87,23 @@ class Scan:
                 raise found
         whole = all(seq in self.segments for seq in range(1, first + 1))
         return 0 if whole else self.sound[first].version
+
+    @property
+    def lost_base(self) -> StateError | None:
+        """What is wrong with the snapshot that the versions before `oldest` stood on; None where they were pruned."""
+        first = min(self.sound, default=0)
+        older = {seq: found for seq, found in self.snapshots.items() if isinstance(found, StateError) and seq < first}
+        if not older or self.oldest == 0:
+            return None
+        seq = min(older)
+        return None if self.half_pruned(seq) else older[seq]
+
+    def half_pruned(self, seq: int) -> bool:
+        """Whether a snapshot may be what a pruning has left that was cut short: an older Penstock took the manifest
+        first, where this one takes the name."""
+        found = self.snapshots[seq]
+        older = seq < self.origin.chain or self.origin.directory is None
+        return older and len(self.sound) >= 2 and isinstance(found, StateError) and is_without_manifest(found)
 
     @property
     def first(self) -> int:
