@@ -23,7 +23,7 @@ from test_calls import Account, Give, Look, Move, Together, bank, opened, post, 
 import penstock as ps
 from penstock.check.leftovers import leftovers
 from penstock.commit import Disk
-from penstock.serve import messages
+from penstock.serve import address, messages
 from penstock.serve.address import socket_path
 
 
@@ -141,6 +141,7 @@ def test_half_a_message_or_none_of_ours_is_no_call(folder: Path) -> None:
         framed(b"\0\0"),
         framed(struct.pack(">I", 2) + b"[]"),
         framed(struct.pack(">I", 9) + b"not json!"),
+        framed(struct.pack(">I", 100_000) + b"[" * 100_000),
         framed(struct.pack(">I", 2) + b"{}" + b"not arrow"),
         framed(struct.pack(">I", 2) + b"{}"),
     ]
@@ -220,6 +221,37 @@ def test_a_state_directory_whose_path_is_long_is_found_too(tmp_path: Path) -> No
         with bank.connect(folder) as there:
             assert there.call(Look(who="a"))["left"] == 100
     assert not path.exists()
+
+
+@pytest.mark.parametrize("made", ["for all", "a file", "a link"])
+def test_a_folder_for_sockets_that_others_could_have_made_is_used_by_nobody(
+    tmp_path: Path, made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, place = tmp_path / ("d" * 120), tmp_path / "sockets"
+    monkeypatch.setattr(address, "_folder", lambda: place)
+    opened(bank, folder).close()
+    with pytest.raises(ps.StateError, match="nobody serves calls"):
+        bank.connect(folder)
+    if made == "for all":
+        place.mkdir()
+        place.chmod(0o777)
+    elif made == "a file":
+        place.write_bytes(b"")
+    else:
+        place.symlink_to(tmp_path)
+    with pytest.raises(ps.StateError, match="is not a folder of this user's alone; remove it"):
+        bank.connect(folder)
+    with pytest.raises(ps.StateError, match="is not a folder of this user's alone; remove it"):
+        bank.open(folder, calls=True)
+    bank.open(folder).close()
+
+
+def test_a_folder_in_the_place_of_the_socket(folder: Path) -> None:
+    opened(bank, folder).close()
+    (folder / "calls.sock").mkdir()
+    with pytest.raises(ps.StateError, match=r"cannot be served at .*calls\.sock: Is a directory; nothing else may be"):
+        bank.open(folder, calls=True)
+    bank.open(folder).close()
 
 
 def test_a_client_that_finds_no_descriptor_or_no_right(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

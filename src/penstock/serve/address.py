@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.commit.identity import CALLS
@@ -27,10 +28,20 @@ def socket_path(state: str | os.PathLike[str]) -> Path:
 
 def make_folder(path: Path) -> None:
     """For a socket that is not in its state directory: a folder that nobody else can have put something into."""
+    if path.parent == _folder():
+        with suppress(FileExistsError):
+            path.parent.mkdir(mode=0o700)
+        refuse_foreign_folder(path)
+
+
+def refuse_foreign_folder(path: Path) -> None:
+    """Both sides look: /tmp is everybody's, and whoever made that folder first could answer in the writer's place."""
     if path.parent != _folder():
         return
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    found = path.parent.lstat()
+    try:
+        found = path.parent.lstat()
+    except FileNotFoundError:
+        return
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise StateError(
             f"{path.parent} is not a folder of this user's alone; remove it, or keep the state directory "

@@ -15,7 +15,7 @@ from typing import Any
 from penstock.declare.model import Program
 from penstock.errors import InputError, StateError
 from penstock.execute import intake
-from penstock.serve.address import socket_path
+from penstock.serve.address import refuse_foreign_folder, socket_path
 from penstock.serve.messages import BrokenMessage, Message, receive, send
 
 _ABSENT = (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTSOCK, errno.ENOTDIR)
@@ -114,6 +114,7 @@ class Connection:
 
     def _connect(self) -> socket.socket:
         path = socket_path(self._state)
+        refuse_foreign_folder(path)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.connect(os.fspath(path))

@@ -85,7 +85,7 @@ def _parsed(body: bytes) -> Message:
         row = pa.ipc.open_stream(rest).read_all() if rest else None
         if row is not None:
             row.validate(full=True)
-    except (struct.error, ValueError, OSError, pa.ArrowException) as error:
+    except (struct.error, ValueError, RecursionError, OSError, pa.ArrowException) as error:
         raise BrokenMessage(f"it cannot be read: {error}") from error
     if not isinstance(header, dict):
         raise BrokenMessage("it has no header")

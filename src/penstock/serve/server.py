@@ -165,9 +165,9 @@ def _refusal(error: Exception) -> dict[str, Any]:
 def _listen(path: Path) -> socket.socket:
     """The directory has one writer, so a socket that is there was left by a dead one."""
     make_folder(path)
-    path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        path.unlink(missing_ok=True)
         listener.bind(os.fspath(path))
         path.chmod(0o600)  # Before it listens nobody gets in.
         listener.listen(_WAITING_MAX)
@@ -175,6 +175,7 @@ def _listen(path: Path) -> socket.socket:
     except OSError as error:
         listener.close()
         raise StateError(
-            f"calls cannot be served at {path}: {error.strerror}; the file system has to allow sockets"
+            f"calls cannot be served at {path}: {error.strerror}; nothing else may be there, and the file system has "
+            "to allow sockets"
         ) from error
     return listener
