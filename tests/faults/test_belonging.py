@@ -152,6 +152,17 @@ def test_an_older_copy_of_the_same_number(tmp_path: Path) -> None:
             assert seq < 10 or refusing == set(READERS)
 
 
+def test_an_older_copy_that_follows_what_is_before_it_is_not_believed_on_its_own(tmp_path: Path) -> None:
+    with forked(tmp_path, 7, 10) as (one, two):
+        right = everything(one)
+        shutil.copy(segment(two, 8), segment(one, 8))  # It has no snapshot, and only commit 9 denies it.
+        refusing = assert_right_or_named(one, right, segment(one, 8).name, segment(one, 9).name)
+        assert {"db.outcomes(8)", "db.emitted", "changes", "outcomes"} <= refusing
+        assert not {"table", "view", "newest", "open", "db.outcomes(6)"} & refusing
+        damaged = {finding.file for finding in check(Disk(), one).damage}
+        assert {"log/000000000008.seg", "log/000000000009.seg"} <= damaged
+
+
 def test_a_segment_that_its_snapshot_and_the_next_one_deny_costs_no_more_than_a_damaged_one(tmp_path: Path) -> None:
     with forked(tmp_path, 5, 10) as (one, two):
         right = everything(one)
