@@ -72,6 +72,16 @@ def read(event: EventDef, files: Sequence[str], *, threads: bool = True) -> pa.T
         ) from error
 
 
+def read_named(event: EventDef, files: Sequence[str], *, threads: bool = True) -> SourceRows:
+    """The same, with what the log says of the files. Their checksums are taken first: of a file that became another
+    meanwhile, a recovery then says so, and does not run what the batch has not run."""
+    try:
+        named = tuple(SourceFile.of(file) for file in files)
+    except OSError as error:
+        raise InputError(f"event '{event.name}': {error.filename} cannot be read: {error}; {_REPLACE}") from error
+    return SourceRows(read(event, files, threads=threads), named)
+
+
 def _check_file(event: EventDef, file: str, schema: pa.Schema) -> None:
     missing = [f.name for f in event.fields if f.name not in schema.names]
     if missing:

@@ -76,13 +76,18 @@ class MicroBatch:
     def _events(self, opened: OpenDatabase, frame: Any, spans: Spans | None) -> dict[str, Any]:
         """The batch's events, once the outcomes of the batch before it are on disk."""
         program = opened.database.program
-        batch, named = None, self.spec.options.get("log") == SOURCE
+        batch = None
         if spans is not None:
-            batch = opened.run_ahead.take(program, self.direct, spans, named=named)
+            batch = opened.run_ahead.take(program, self.direct, spans, named=self._named)
         if batch is None:
             batch = events.unpack(program, frame.toArrow(), self.alone)
         opened.outcomes.wait()
         return batch
+
+    @property
+    def _named(self) -> bool:
+        """Whether the log names files."""
+        return self.spec.options.get("log") == SOURCE
 
     def _start_next(self, opened: OpenDatabase, batch_id: int, source: str, done: Spans) -> None:
         """While Spark plans it: the next batch, if it is certain which it will be."""
@@ -90,7 +95,7 @@ class MicroBatch:
         if coming is not None:
             database, offsets = opened.database, named(coming)
             run = partial(database.run_ahead, id=batch_id, source=source, offsets=offsets, watermark=self.watermark)
-            opened.run_ahead.start(database.program, self.direct, coming, run, opened.outcomes)
+            opened.run_ahead.start(database.program, self.direct, coming, run, opened.outcomes, named=self._named)
 
     def go_on(self, opened: OpenDatabase, t: datetime.datetime) -> None:
         """Move the clock of a stream on which nothing comes, if anything runs by then."""

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 import pyarrow as pa
 
 from penstock.declare.model import EventDef, Program
-from penstock.execute.source_files import SourceFile, SourceRows, read
+from penstock.execute.source_files import SourceRows, read, read_named
 from penstock.spark.direct_source import Spans, files_of
 from penstock.spark.files import SourceFiles
 from penstock.spark.outcome_writer import OutcomeWriter
@@ -39,7 +39,7 @@ def following(sources: tuple[SourceFiles, ...], done: Spans, *, all_listed: bool
 class RunAhead:
     def __init__(self) -> None:
         self._pool = worker("penstock-ahead")
-        self._coming: dict[tuple[str, ...], Future[pa.Table]] = {}
+        self._coming: dict[tuple[str, ...], Future[pa.Table | SourceRows]] = {}
         self._running: Future[None] | None = None
 
     def wait(self) -> None:
@@ -59,8 +59,7 @@ class RunAhead:
         out: dict[str, pa.Table | SourceRows] = {}
         for event, names in files:
             ready = _had(coming.get(names))
-            rows = _read(event, names) if ready is None else ready
-            out[event.name] = SourceRows(rows, tuple(map(SourceFile.of, names))) if named else rows
+            out[event.name] = _read(event, names, named) if ready is None else ready
         return out
 
     def start(
@@ -68,14 +67,17 @@ class RunAhead:
         program: Program,
         sources: tuple[SourceFiles, ...],
         wanted: Spans,
-        run: Callable[[dict[str, pa.Table]], None],
+        run: Callable[[dict[str, pa.Table | SourceRows]], None],
         outcomes: OutcomeWriter,
+        *,
+        named: bool = False,
     ) -> None:
-        """Read the files of a batch, and run it, while the caller goes on. outcomes: what is still being written."""
+        """Read the files of a batch, and run it, while the caller goes on. outcomes: what is still being written;
+        named: as `take` will want it."""
         files = files_of(program, sources, wanted) or []
         if FEW_CORES:
             self._pool.submit(outcomes.wait_at_most, FEW_OUTCOMES_S)
-        self._coming = {names: self._pool.submit(_read, event, names) for event, names in files}
+        self._coming = {names: self._pool.submit(_read, event, names, named) for event, names in files}
         coming = {event.name: self._coming[names] for event, names in files}
 
         def run_if_read() -> None:
@@ -88,10 +90,10 @@ class RunAhead:
         self._pool.shutdown(cancel_futures=True)
 
 
-def _read(event: EventDef, names: tuple[str, ...]) -> pa.Table:
-    return read(event, names, threads=not FEW_CORES)
+def _read(event: EventDef, names: tuple[str, ...], named: bool) -> pa.Table | SourceRows:
+    return (read_named if named else read)(event, names, threads=not FEW_CORES)
 
 
-def _had(coming: Future[pa.Table] | None) -> pa.Table | None:
+def _had(coming: Future[pa.Table | SourceRows] | None) -> pa.Table | SourceRows | None:
     """What was read ahead. A file that could not be read then may have been mended since."""
     return None if coming is None or coming.exception() is not None else coming.result()
