@@ -36,10 +36,16 @@ class Tick:
     by: int
 
 
+@app.event
+class Told:
+    n: int
+
+
 @app.transaction
 def tick(e: Tick):
     counter = Counter.get("a")
     counter.n += e.by
+    ps.emit(Told(n=counter.n))
     return {"n": counter.n}
 
 
@@ -67,7 +73,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "history": lambda path: Directory(path).history("Counter", {"id": ["a"]})["n"].to_pylist(),
     "open": lambda path: opened(path, lambda db: db.table(Counter)["n"].to_pylist()),
     "db.history": lambda path: opened(path, lambda db: db.history(Counter, "a")["n"].to_pylist()),
-    "db.outcomes": lambda path: opened(path, lambda db: db.outcomes(8)["n"].to_pylist()),
+    **{f"db.outcomes({v})": lambda path, v=v: opened(path, lambda db: db.outcomes(v)["n"].to_pylist()) for v in (6, 8)},
+    "db.emitted": lambda path: opened(path, lambda db: db.emitted(Told, 8)["n"].to_pylist()),
 }
 
 
@@ -145,6 +152,17 @@ def test_an_older_copy_of_the_same_number(tmp_path: Path) -> None:
             assert seq < 10 or refusing == set(READERS)
 
 
+def test_an_older_copy_that_follows_what_is_before_it_is_not_believed_on_its_own(tmp_path: Path) -> None:
+    with forked(tmp_path, 7, 10) as (one, two):
+        right = everything(one)
+        shutil.copy(segment(two, 8), segment(one, 8))  # It has no snapshot, and only commit 9 denies it.
+        refusing = assert_right_or_named(one, right, segment(one, 8).name, segment(one, 9).name)
+        assert {"db.outcomes(8)", "db.emitted", "changes", "outcomes"} <= refusing
+        assert not {"table", "view", "newest", "open", "db.outcomes(6)"} & refusing
+        damaged = {finding.file for finding in check(Disk(), one).damage}
+        assert {"log/000000000008.seg", "log/000000000009.seg"} <= damaged
+
+
 def test_a_segment_that_its_snapshot_and_the_next_one_deny_costs_no_more_than_a_damaged_one(tmp_path: Path) -> None:
     with forked(tmp_path, 5, 10) as (one, two):
         right = everything(one)
@@ -175,10 +193,11 @@ def test_a_segment_that_is_gone_is_missed_by_every_reader_that_needs_it(tmp_path
     path = write(tmp_path / "state", 10)
     right = everything(path)
     segment(path, seq).unlink()
-    refusing = assert_right_or_named(path, right, segment(path, seq).name, "not retained")
+    refusing = assert_right_or_named(path, right, segment(path, seq).name)
     if seq == 10:
         assert refusing == set(READERS)
     assert {"changes", "outcomes"} <= refusing
+    assert seq != 8 or {"db.outcomes(8)", "db.emitted"} <= refusing
 
 
 def test_a_pruned_directory_has_gaps_only_below_its_oldest_snapshot(tmp_path: Path) -> None:
@@ -187,8 +206,29 @@ def test_a_pruned_directory_has_gaps_only_below_its_oldest_snapshot(tmp_path: Pa
     right = everything(path)
     gone = int(min(os.listdir(path / "snapshots"))) + 1
     segment(path, gone).unlink()
-    refusing = assert_right_or_named(path, right, segment(path, gone).name, "not retained")
+    refusing = assert_right_or_named(path, right, segment(path, gone).name)
     assert {"changes", "outcomes", "history"} <= refusing
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "Counter.arrow"])
+@pytest.mark.parametrize("damage", ["lost", "cut", "flipped"])
+def test_a_damaged_snapshot_that_older_versions_stand_on_is_not_taken_for_a_pruned_one(
+    tmp_path: Path, name: str, damage: str
+) -> None:
+    path = write(tmp_path / "state", 12, retain=4)
+    assert sorted(os.listdir(path / "snapshots")) == [f"{6:012d}", f"{9:012d}", f"{12:012d}"]
+    file = path / "snapshots" / f"{6:012d}" / name
+    if damage == "lost":
+        file.unlink()
+    elif damage == "cut":
+        file.write_bytes(file.read_bytes()[:-9])
+    else:
+        flipped = bytearray(file.read_bytes())
+        flipped[len(flipped) // 2] ^= 4
+        file.write_bytes(flipped)
+    with pytest.raises(ps.StateError, match=f"{6:012d}/{name}"):
+        Directory(path).table("Counter", 8)
+    assert Directory(path).table("Counter", 9)["n"].to_pylist() == [9]
 
 
 def test_trailing_bytes_in_head_are_mended(state: Path) -> None:

@@ -5,12 +5,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from test_kills import newest
 from test_stream import NOW, assert_as_reference, bank, direct, events, finish, outcomes_in, put_cut, state_of
 
 import penstock as ps
 from penstock.database import Database
+from penstock.execute.source_files import SourceFile, SourceRows
 from penstock.publish.files import OutcomeFiles
 from penstock.spark.direct_source import Spans, spans
 from penstock.spark.files import SourceFiles
@@ -194,6 +196,27 @@ def test_what_goes_wrong_ahead_is_told_when_the_next_batch_is_asked_for() -> Non
     with pytest.raises(ZeroDivisionError, match="ahead"):
         ahead.wait()
     ahead.wait()  # it is told once
+    ahead.close()
+    behind.close()
+
+
+def test_a_file_that_becomes_another_while_it_is_read_ahead_is_named_as_it_was(tmp_path: Path) -> None:
+    source = SourceFiles("Transfer", str(tmp_path / "Transfer"), str(tmp_path / "Transfer.list"), 1)
+    put_cut(tmp_path, events(1, 20), 1)
+    (file,) = (tmp_path / "Transfer").glob("*.parquet")
+    FileList(Path(source.known), "Transfer", None).add([file.name])
+    ahead, behind = RunAhead(), OutcomeWriter()
+    before = SourceFile.of(str(file), file.read_bytes())
+    ahead.start(bank.program, (source,), {"Transfer": (0, 1)}, lambda batch: None, behind, named=True)
+    ahead.wait()
+    pq.write_table(pq.read_table(file).slice(1), tmp_path / "other")
+    os.replace(tmp_path / "other", file)
+    taken = ahead.take(bank.program, (source,), {"Transfer": (0, 1)}, named=True)
+    assert taken is not None
+    rows = taken["Transfer"]
+    assert isinstance(rows, SourceRows)
+    assert rows.files == (before,)
+    assert rows.table.num_rows == pq.read_table(file).num_rows + 1
     ahead.close()
     behind.close()
 

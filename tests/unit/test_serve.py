@@ -335,8 +335,6 @@ def test_clients_that_do_not_take_their_answers_are_left_at_the_end(
                 while True:
                     client.sendall(a_call())
         assert db.call(Look(who="a"))["left"] == 100
-        begun = time.monotonic()
-    assert time.monotonic() - begun < 5
     assert not [thread for thread in threading.enumerate() if thread.name == "penstock-call"]
     for client in clients:
         client.close()

@@ -316,3 +316,30 @@ def test_a_timedelta_that_sql_cannot_give_back_is_refused() -> None:
             view.sql(f"select k, span from timer where k = {k}")
     found = view.sql("select epoch_us(span) as us from timer order by k")
     assert found["us"].to_pylist() == [span // datetime.timedelta(microseconds=1) for span in spans]
+
+
+@pytest.mark.parametrize(
+    "within",
+    [
+        "[span]",
+        "list(span)",
+        "array_value(span, span)",
+        "{'a': 1, 'it''s': span}",
+        "row(span)",
+        "map([1], [span])",
+        "map([span], [1])",
+        "union_value(a := span)",
+        "[[{'a': map([1], [[span]])}]]",
+    ],
+)
+def test_nor_is_one_within_something_else(within: str) -> None:
+    spans = [datetime.timedelta(days=days) for days in (106_751, 106_752)]
+    view = View(7, {"Timer": pa.table({"k": [0, 1], "span": pa.array(spans, pa.duration("us"))})})
+    assert "9223286400000000000" in str(view.sql(f"select {within} as it from timer where k = 0").to_pylist())
+    with pytest.raises(InputError, match=r"in 'it' a timedelta of more than 292 years"):
+        view.sql(f"select {within} as it from timer where k = 1")
+
+
+def test_a_statement_that_duckdb_has_no_name_for_is_refused() -> None:
+    with pytest.raises(InputError, match="the query is of kind UPDATE; only what reads is run"):
+        VIEW.sql("update extensions")

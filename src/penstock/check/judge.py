@@ -132,8 +132,7 @@ class Judgement:
         return broken or {names[0]: problem_of(found, folder)}
 
     def _snapshot(self, seq: int, name: str, problem: str) -> Finding:
-        newer = [base for base in self.readable.bases if base > seq]
-        if problem == "is missing" and name.endswith(MANIFEST) and len(newer) >= 2:
+        if problem == "is missing" and name.endswith(MANIFEST) and self._seen.half_pruned(seq):
             return Finding(name, True, problem, "a pruning that was cut short left the rest; a later one removes it")
         lost = self.readable.needs_snapshot(seq)
         if lost is not None:

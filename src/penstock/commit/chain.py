@@ -65,6 +65,15 @@ def wrong_place(file: Path, seq: int, link: Link, before: str | None, origin: Or
     )
 
 
+def wrong_successor(file: Path, seq: int) -> StateError:
+    """What is wrong with a segment that the next one does not follow, where nothing else knows which of the two is
+    right."""
+    return StateError(
+        f"{file} is not what commit {seq + 1} of this directory ({seq + 1:012d}.seg) follows: one of the two is of "
+        "another copy of it; restore both from one backup"
+    )
+
+
 def wrong_base(folder: Path, manifest: Manifest, segment: Link | None, following: Link | None) -> StateError | None:
     """What is wrong with a snapshot that does not stand on the segment of its number; `following` is the one behind
     that."""

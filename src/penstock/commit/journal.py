@@ -229,8 +229,7 @@ class Journal:
                 return read_commit(self._disk, self.path, found.commit, only)
         if self.last_id is None or id > self.last_id:
             return None
-        for damaged in self._index.damaged.values():
-            raise damaged
+        self._refuse_lost()
         oldest = "none is" if self._index.oldest_id is None else f"the oldest is {self._index.oldest_id}"
         raise NotRetainedError(
             f"batch {id} is not retained any more in state directory {self.path}: "
@@ -241,10 +240,16 @@ class Journal:
         """The commit that made a version."""
         found = self._found(lambda: self._index.find_version(version))
         if found is None:
-            for damaged in self._index.damaged.values():
-                raise damaged  # It may be this one: what version it has cannot be read.
+            self._refuse_lost()
             raise NotRetainedError(f"version {version} is not retained in state directory {self.path}")
         return read_commit(self._disk, self.path, found.commit, only)
+
+    def _refuse_lost(self) -> None:
+        """Before a commit that is not found is said to be pruned: raises where one is damaged or lost. It may be this
+        one, as nobody can tell any more what version it made."""
+        for damaged in self._index.damaged.values():
+            raise damaged
+        look(self._disk, self.path, lambda found: found.first)
 
     def _found(self, find: Callable[[], Found | None]) -> Found | None:
         """A commit by what the writer keeps of it; where some could not be read, it looks at those again."""

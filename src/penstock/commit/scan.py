@@ -20,11 +20,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.commit.chain import wrong_base, wrong_owner, wrong_place
+from penstock.commit.chain import wrong_base, wrong_owner, wrong_place, wrong_successor
 from penstock.commit.disk import Disk
 from penstock.commit.identity import LOG, SNAPSHOTS, Origin, read_origin
 from penstock.commit.log import Contents, damaged, read_contents
-from penstock.commit.snapshot import Manifest, read_manifest, snapshot_name
+from penstock.commit.snapshot import Manifest, is_without_manifest, read_manifest, snapshot_name
 from penstock.errors import StateError
 
 HEAD = "head"
@@ -87,6 +87,23 @@ class Scan:
                 raise found
         whole = all(seq in self.segments for seq in range(1, first + 1))
         return 0 if whole else self.sound[first].version
+
+    @property
+    def lost_base(self) -> StateError | None:
+        """What is wrong with the snapshot that the versions before `oldest` stood on; None where they were pruned."""
+        first = min(self.sound, default=0)
+        older = {seq: found for seq, found in self.snapshots.items() if isinstance(found, StateError) and seq < first}
+        if not older or self.oldest == 0:
+            return None
+        seq = min(older)
+        return None if self.half_pruned(seq) else older[seq]
+
+    def half_pruned(self, seq: int) -> bool:
+        """Whether a snapshot may be what a pruning has left that was cut short: an older Penstock took the manifest
+        first, where this one takes the name."""
+        found = self.snapshots[seq]
+        older = seq < self.origin.chain or self.origin.directory is None
+        return older and len(self.sound) >= 2 and isinstance(found, StateError) and is_without_manifest(found)
 
     @property
     def first(self) -> int:
@@ -166,6 +183,8 @@ def _check_chain(found: Scan) -> None:
     for seq in broken.keys() - foreign:
         if seq - 1 not in foreign:
             found.segments[seq] = broken[seq]
+            if not _is_vouched(found, entries, seq - 1):
+                found.segments[seq - 1] = wrong_successor(segment_path(found.path, seq - 1), seq - 1)
     acknowledged = entries.get(found.head.seq)
     if acknowledged is not None and found.head.hash not in (None, acknowledged.hash):
         file = segment_path(found.path, found.head.seq)
@@ -187,6 +206,14 @@ def _is_foreign(found: Scan, entries: dict[int, Entry], broken: dict[int, StateE
     told += [found.head.hash] if found.head.seq == seq else []
     others = {hash for hash in told if hash is not None}
     return len(others) == 1 and entries[seq].hash not in others and sum(hash is not None for hash in told) > 1
+
+
+def _is_vouched(found: Scan, entries: dict[int, Entry], seq: int) -> bool:
+    """Whether a segment that the next one denies is known to be right: its snapshot stands on it, or the next one is
+    not what head knows under its number."""
+    base = found.sound.get(seq)
+    next_denied = found.head.seq == seq + 1 and found.head.hash not in (None, entries[seq + 1].hash)
+    return next_denied or (base is not None and base.stands_on == entries[seq].hash)
 
 
 def head_bytes(seq: int, hash: str) -> bytes:

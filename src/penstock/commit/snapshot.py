@@ -117,6 +117,11 @@ def read_manifest_alone(disk: Disk, path: Path) -> Manifest:
     return manifest
 
 
+def is_without_manifest(error: StateError) -> bool:
+    """Whether this is why a snapshot cannot be read."""
+    return f"{MANIFEST} is missing" in str(error)
+
+
 def read_snapshot(disk: Disk, path: Path, manifest: Manifest) -> Snapshot:
     tables = {name: _read_table(disk, path / f"{name}.arrow", file) for name, file in manifest.files.items()}
     return Snapshot(manifest.seq, manifest.header, tables, manifest.directory, manifest.stands_on)

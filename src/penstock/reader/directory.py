@@ -90,9 +90,11 @@ class Directory:
         """The version, the newest for None, if its tables can be read."""
         if version is None:
             return self.version
-        oldest, newest = self._look(lambda found: (found.oldest, found.newest[1].version))
+        oldest, newest, lost = self._look(lambda found: (found.oldest, found.newest[1].version, found.lost_base))
         if not 0 <= version <= newest:
             raise StateError(f"state directory {self.path} has no version {version}: its newest is {newest}")
+        if version < oldest and lost is not None:
+            raise lost
         if version < oldest:
             raise self._not_retained(f"version {version} of state directory {self.path}, whose oldest is {oldest},")
         return version

@@ -82,13 +82,42 @@ def _check_intervals(found: Any) -> None:
     if found is None:  # a statement that gives no rows
         return
     for place, (name, kind) in enumerate(zip(found.columns, found.types, strict=True), 1):
-        if str(kind) == "INTERVAL":
-            ((longest,),) = found.aggregate(f"max(abs(epoch_us(#{place})))").fetchall()
+        microseconds = _microseconds(f"#{place}", kind) if "INTERVAL" in str(kind) else None
+        if microseconds is not None:
+            ((longest,),) = found.aggregate(f"max({microseconds})").fetchall()
             if longest is not None and longest > _LONGEST_US:
                 raise InputError(
                     f"the query gives in '{name}' a timedelta of more than 292 years, which SQL cannot give back; "
-                    f"ask for epoch_us({name}), its microseconds"
+                    f"ask for epoch_us({name if kind == 'INTERVAL' else '…'}), its microseconds"
                 )
+
+
+def _microseconds(of: str, kind: Any, depth: int = 0) -> str | None:
+    """SQL for the most microseconds that an interval in a value of this type has, either way; None: it holds none."""
+    if kind.id == "interval":
+        return f"abs(epoch_us({of}))"
+    if kind.id in ("list", "array"):
+        item = f"item{depth}"
+        inner = _microseconds(item, kind.children[0][1], depth + 1)
+        return inner and f"list_max(list_transform({of}, lambda {item}: {inner}))"
+    parts: list[str | None] = []
+    if kind.id == "map":
+        for all_of, (_, child) in zip(("map_keys", "map_values"), kind.children, strict=True):
+            item = f"item{depth}"
+            inner = _microseconds(item, child, depth + 1)
+            parts.append(inner and f"list_max(list_transform({all_of}({of}), lambda {item}: {inner}))")
+    elif kind.id in ("struct", "tuple"):
+        for place, (name, child) in enumerate(kind.children, 1):
+            parts.append(_microseconds(f"struct_extract({of}, {_text(name) if name else place})", child, depth))
+    elif kind.id == "union":
+        for name, child in kind.children[1:]:  # the first is which of them it is
+            parts.append(_microseconds(f"union_extract({of}, {_text(name)})", child, depth))
+    known = [part for part in parts if part is not None]
+    return f"list_max([{', '.join(known)}])" if known else None
+
+
+def _text(name: str) -> str:
+    return "'" + name.replace("'", "''") + "'"
 
 
 def _check_text(query: object) -> None:
@@ -114,12 +143,15 @@ def _kind(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) ->
     """The kind of a statement; of what is explained, for EXPLAIN, and of what its steps lead to, for several steps."""
     import duckdb
 
-    kind = str(statement.type.name)
+    try:
+        kind = str(statement.type.name)
+    except ValueError:  # one that DuckDB's Python has no name for, as UPDATE EXTENSIONS
+        return _first_word(statement)
     if kind not in ("EXPLAIN", "MULTI"):
         return kind
-    first = re.split(r"\W", statement.query, maxsplit=1)[0].lower()
-    if first != "explain":
-        return "SELECT" if first in _READING else first.upper()
+    first = _first_word(statement)
+    if first != "EXPLAIN":
+        return "SELECT" if first.lower() in _READING else first
     # Its options are a language of their own; what it explains is the first rest that is a statement.
     text = statement.query.encode()
     for start, _ in duckdb.tokenize(statement.query)[1:]:
@@ -129,6 +161,10 @@ def _kind(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) ->
             continue
         return _kind(connection, found[0])
     return kind
+
+
+def _first_word(statement: duckdb.Statement) -> str:
+    return re.split(r"\W", statement.query, maxsplit=1)[0].upper()
 
 
 def _first_line(error: Exception) -> str:
