@@ -235,9 +235,9 @@ class Calls:
             self._versions.wait_for_turn()
             with self._gate.writing():
                 group = self._take()
-                self._run(group, reports)
+                self._run(group, own, reports)
         except BaseException as error:
-            self._fail(group or [own], own, error)
+            self._fail(group or [own], own, error, ran=False)
             if not isinstance(error, Exception):
                 raise
         finally:
@@ -269,14 +269,17 @@ class Calls:
         if leads:
             self._hand_over(call)
 
-    def _fail(self, group: list[Call], own: Call, error: BaseException) -> None:
+    def _fail(self, calls: list[Call], own: Call, error: BaseException, *, ran: bool) -> None:
+        """Those that have no answer yet are told. ran: it was their version that failed, and they are in it if the
+        error says that it is committed; otherwise they had not begun, whatever became of those before them."""
         # What has arrived, durably, and waits for its time is not what failed: it runs all the same.
         arrived = {call for several in self._waiting.values() for call in several}
-        for call in group:
+        for call in calls:
             if call not in arrived:
-                call.answer(None, error if call is own else _as_told(error))
+                is_so = ran or not getattr(error, "committed", False)
+                call.answer(None, error if call is own and is_so else _as_told(error, ran=ran))
 
-    def _run(self, group: list[Call], reports: list[BatchReport]) -> None:
+    def _run(self, group: list[Call], own: Call, reports: list[BatchReport]) -> None:
         self._versions.go_back()
         reads = [call for call in group if call.reads]
         # Before there is a clock, that of an event with an order is its own ts: which is nobody else's.
@@ -289,9 +292,20 @@ class Calls:
             fresh, twins = self._new(several)
             if fresh:
                 self._versions.make_room()
-                version = self._versions.version + 1
-                with committing(version, lambda version=version: self._store.version == version):  # type: ignore[misc]
-                    reports.append(self._place(fresh, twins) if placed else self._now(fresh, twins))
+                try:
+                    reports.append(self._make(fresh, twins, placed=placed))
+                except BaseException as error:
+                    together = [*fresh, *(call for some in twins.values() for call in some)]
+                    self._fail(together, own, error, ran=True)
+                    if own not in together and not isinstance(error, Exception):  # It goes on, to who has not run.
+                        error.committed, error.version = False, None  # type: ignore[attr-defined]
+                    raise
+
+    def _make(self, calls: list[Call], twins: dict[Key, list[Call]], *, placed: bool) -> BatchReport:
+        """A version."""
+        version = self._versions.version + 1
+        with committing(version, lambda: self._store.version == version):
+            return self._place(calls, twins) if placed else self._now(calls, twins)
 
     def _is_placed(self, call: Call) -> bool:
         return call.ts is not None and self._store.stream.watermark is not None
@@ -396,9 +410,10 @@ def _row_of(program: Program, call: WaitingCall, outcomes: pa.Table) -> int | No
     return None
 
 
-def _as_told(error: BaseException) -> PenstockError:
-    """For those who called together with the one whom it was raised to."""
+def _as_told(error: BaseException, *, ran: bool = True) -> PenstockError:
+    """For those who called together with the one whom it was raised to. ran: in the same version."""
     made = type(error) if isinstance(error, PenstockError) else StateError
     told = made(str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}")
-    told.committed, told.version = getattr(error, "committed", False), getattr(error, "version", None)
+    if ran:
+        told.committed, told.version = getattr(error, "committed", False), getattr(error, "version", None)
     return told

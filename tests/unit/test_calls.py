@@ -609,6 +609,28 @@ def test_a_call_that_has_arrived_is_not_what_fails_behind_it(folder: Path) -> No
         assert db.call(Give(id="g", who="b", amounts=[1]))["left"] == 3
 
 
+def test_what_fails_behind_a_commit_does_not_speak_for_calls_that_had_not_begun(folder: Path) -> None:
+    """Calls that come together are several versions, where one of them has to wait for the watermark."""
+    move = {"src": "a", "dst": "b", "amount": Decimal(1)}
+    give = [Give(id=id, who="b", amounts=[1]) for id in "gh"]
+    events = [give[0], Move(ts=9, id="c", **move), give[1]]
+    with suppress(ps.StateError), opened(bank, folder) as db:
+        db.run([Move(ts=10, id="m", **move)], watermark=5)
+
+        def fails(tables: Any) -> None:
+            if db.version == 3:
+                raise ps.StateError("no snapshot")
+
+        db._store.snapshot_if_due = fails
+        calls = Together(db, events)
+        db.run(calls._come, watermark=5)
+        errors = [one.exception(60) for one in calls._answers]
+        assert [str(error) for error in errors] == ["no snapshot"] * 3
+        assert [(error.committed, error.version) for error in errors] == [(True, 3), (False, None), (False, None)]
+    with bank.open(folder) as db:
+        assert (db.version, db.held, db.table(Account).to_pylist()[1]["balance"]) == (3, 1, 1)
+
+
 def test_who_is_interrupted_behind_a_commit_tells_all_that_it_has_happened(folder: Path) -> None:
     with opened(bank, folder) as db:
         call_now = db.call_now
