@@ -246,6 +246,16 @@ def test_a_folder_for_sockets_that_others_could_have_made_is_used_by_nobody(
     bank.open(folder).close()
 
 
+def test_a_writer_that_was_fenced_leaves_the_next_ones_socket(folder: Path) -> None:
+    fenced = serving(folder)
+    (folder / "writer.lock").unlink()
+    with bank.open(folder, calls=True):
+        fenced.close()
+        with bank.connect(folder) as there:
+            assert there.call(Look(who="a"))["left"] == 100
+    assert not (folder / "calls.sock").exists()
+
+
 def test_a_folder_in_the_place_of_the_socket(folder: Path) -> None:
     opened(bank, folder).close()
     (folder / "calls.sock").mkdir()

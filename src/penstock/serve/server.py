@@ -34,6 +34,7 @@ class Server:
         self._schema = program.outcomes()
         self.path = socket_path(state)
         self._listener = _listen(self.path)
+        self._inode = self.path.lstat().st_ino
         self._waker, self._wakes = socket.socketpair()
         self._mutex = threading.Lock()
         self._open: dict[socket.socket, threading.Thread] = {}
@@ -74,7 +75,10 @@ class Server:
     def _shut(self) -> None:
         for one in (self._listener, self._waker, self._wakes):
             one.close()
-        self.path.unlink(missing_ok=True)
+        # A writer that has lost its directory without knowing leaves the next one's socket where it is.
+        with suppress(FileNotFoundError):
+            if self.path.lstat().st_ino == self._inode:
+                self.path.unlink()
 
     def _accept(self) -> None:
         with selectors.DefaultSelector() as selector:
