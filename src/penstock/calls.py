@@ -21,66 +21,24 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import observe
+from penstock.call_answers import Answer, Key, Outcome, roots
 from penstock.declare.model import Program
 from penstock.errors import PenstockError, StateError, committing
 from penstock.execute import intake
 from penstock.execute.called import one_row, own_ts
 from penstock.execute.intake import EventBatch
-from penstock.execute.outcomes import BatchOutcomes
 from penstock.gate import Gate
 from penstock.observe.report import BatchReport
 from penstock.state.arrow import times
 from penstock.store.protocol import Store
-from penstock.store.stream import StreamState, WaitingCall
-
-# A batch that ran ahead is committed as soon as the stream asks for it, which takes milliseconds. A stream that does so
-# not within this time waits for something else, and calls go first. As long after a call, too, nothing runs ahead.
-AHEAD_S = 1.0
-
-Key = tuple[str, Any]  # an event's name, and the id that it was called with
-Outcome = dict[str, Any]
-
-
-class Answer(NamedTuple):
-    """What a version says of a call."""
-
-    key: Key | None
-    row: int  # of the version's outcomes
-    outcome: Outcome
-    waited: WaitingCall | None  # a call that an earlier version took
-
-
-class Versions(Protocol):
-    """What makes versions; each is called by who holds the gate."""
-
-    program: Program
-
-    @property
-    def version(self) -> int: ...
-
-    def wait_for_turn(self) -> None:
-        """Until no batch is ahead of its turn; called without the gate. At most AHEAD_S."""
-
-    def go_back(self) -> None:
-        """Memory as of the last version."""
-
-    def make_room(self) -> None:
-        """Before a version is made: so that it can go on to where versions go."""
-
-    def look(self, calls: list[EventBatch]) -> BatchOutcomes:
-        """The outcomes of calls that only read."""
-
-    def call_now(self, calls: list[EventBatch]) -> tuple[list[Outcome], BatchReport]:
-        """A version of these calls; their outcomes."""
-
-    def place(self, calls: list[EventBatch], waiting: tuple[WaitingCall, ...]) -> BatchReport:
-        """A version into which these calls have arrived."""
+from penstock.store.stream import WaitingCall
+from penstock.versions import AHEAD_S, Versions
 
 
 class Call:
@@ -163,6 +121,7 @@ class Calls:
         self._ledger = Ledger(store)
         self._waiting: dict[WaitingCall, list[Call]] = {}  # who waits for calls that were taken, and have not run
         self._last = -AHEAD_S
+        versions.answered = self.committed
 
     @property
     def come(self) -> bool:
@@ -187,27 +146,6 @@ class Calls:
                 error.add_note("whether the call has run is not known; call again with the same id")
             raise
         return call.result()
-
-    # -- what versions say of calls -----------------------------------------------------------
-
-    def answers(
-        self, called: list[EventBatch] | None, stream: StreamState, outcomes: BatchOutcomes
-    ) -> tuple[list[Answer], StreamState]:
-        """What a batch that has run says of calls, and the stream without those that waited for it. called: where it
-        is a version of calls, these."""
-        if called is not None:
-            rows, told = _roots(outcomes)
-            keys = [_key(one) for one in called]
-            return [Answer(key, row, one, None) for key, row, one in zip(keys, rows, told, strict=True)], stream
-        found = [(one, _row_of(self._versions.program, one, outcomes.table)) for one in stream.waiting]
-        answers = [
-            Answer(
-                None if one.id is None else (one.event, one.id), row, outcomes.table.slice(row, 1).to_pylist()[0], one
-            )
-            for one, row in found
-            if row is not None
-        ]
-        return answers, stream._replace(waiting=tuple(one for one, row in found if row is None))
 
     def committed(self, version: int, answers: list[Answer]) -> None:
         """They are durable now."""
@@ -285,7 +223,7 @@ class Calls:
         # Before there is a clock, that of an event with an order is its own ts: which is nobody else's.
         alone = self._store.stream.buffer.frontier is None
         for together in [[call] for call in reads] if alone else [reads] if reads else []:
-            _, told = _roots(self._versions.look([call.taken for call in together]))
+            _, told = roots(self._versions.look([call.taken for call in together]))
             for call, outcome in zip(together, told, strict=True):
                 call.answer(outcome)
         for placed, several in groupby((call for call in group if not call.reads), key=self._is_placed):
@@ -364,25 +302,6 @@ class Calls:
         )
 
 
-def notes_of(cause: str | None, answers: list[Answer]) -> dict[str, Any]:
-    """What the commit of a version says of calls: see store/segment.py."""
-    notes: dict[str, Any] = {} if cause is None else {"cause": cause}
-    kept = [[*one.key, one.row] for one in answers if one.key is not None]
-    return notes | {"calls": kept} if kept else notes
-
-
-def _roots(outcomes: BatchOutcomes) -> tuple[list[int], list[Outcome]]:
-    """The rows of the events that were called, in order; and these rows."""
-    table, rows = outcomes.table, outcomes.arrived
-    if rows is None:
-        return list(range(table.num_rows)), table.to_pylist()
-    return rows.tolist(), table.take(pa.array(rows)).to_pylist()
-
-
-def _key(call: EventBatch) -> Key | None:
-    return None if call.event.id is None else (call.event.name, one_row(call, call.event.id))
-
-
 def _count(held: pa.Table | None, call: Call) -> int:
     """How many events of this ts and id are held already: they run before it."""
     event = call.taken.event
@@ -393,21 +312,6 @@ def _count(held: pa.Table | None, call: Call) -> int:
         return int(found.size)
     ids = held.column(event.id).take(pa.array(found)).to_pylist()
     return ids.count(call.key[1])
-
-
-def _row_of(program: Program, call: WaitingCall, outcomes: pa.Table) -> int | None:
-    """The row of the outcomes that is this call's; None where it has not run."""
-    event = program.event(call.event)
-    transaction = None if event is None else program.transaction_of(event)
-    assert transaction is not None
-    found = np.flatnonzero(times(outcomes.column("ts")) == call.ts)
-    seen = 0
-    for row, one in zip(found.tolist(), outcomes.take(pa.array(found)).to_pylist(), strict=True):
-        if one["transaction"] == transaction.name and one.get("id") == call.id and not one.get("step"):
-            if seen == call.place:
-                return int(row)
-            seen += 1
-    return None
 
 
 def _as_told(error: BaseException, *, ran: bool = True) -> PenstockError:

@@ -8,95 +8,45 @@
     publish    what became of every event, as an Arrow table                    (engine.py)
     commit     changes and outcomes to the log, fsynced: now it has happened    (store/, commit/)
 
-The engine holds the tables and runs batches; the store keeps them. This adds what both do not know of: who may read and
-write when, streams and their watermarks, and the one batch that may have run ahead of its turn.
+The engine holds the tables and runs batches; the store keeps them; `Versions` (versions.py) makes one version after the
+other of both. This is what users have in hand: who may read and write when, and what they may ask.
 
 A batch that fails before `execute` has changed nothing. One that fails after it (a full disk, no memory, Ctrl-C) leaves
-memory ahead of the disk, so the database refuses further work until it is opened again: `self._gate.whole()`.
+memory ahead of the disk, so the database refuses further work until it is opened again: `gate.whole()`.
 """
 
 from __future__ import annotations
 
 import datetime
 import os
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-import numpy as np
 import pyarrow as pa
 
 from penstock import observe
-from penstock.calls import AHEAD_S, Answer, Calls, notes_of
+from penstock.calls import Calls
 from penstock.check.findings import Finding
 from penstock.declare.model import TableDef, timers_of
 from penstock.declare.objects import Batch, Key, Rows, Table
-from penstock.engine import BatchRun, EncodedBatch, Engine
-from penstock.errors import InputError, StateError, committing, tell_committed
+from penstock.engine import Engine
+from penstock.errors import InputError, StateError, tell_committed
 from penstock.execute import intake
-from penstock.execute.called import merged
-from penstock.execute.intake import EventBatch
 from penstock.execute.memory import keep_what_is_freed
-from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest, KeptSteps, checked_steps
-from penstock.execute.source_files import SourceFile
-from penstock.execute.watermark import is_split, release, without_late
 from penstock.gate import Gate
-from penstock.observe.report import BatchReport, Stopwatch
+from penstock.observe.report import BatchReport
 from penstock.plan.ir import Plan
 from penstock.schedule.policy import Policy
 from penstock.serve.server import Server
-from penstock.state.ages import NEVER
 from penstock.state.timers import waiting
 from penstock.state.view import View
 from penstock.store.durable import DurableStore
 from penstock.store.memory import MemoryStore
 from penstock.store.protocol import Store
-from penstock.store.segment import ARRIVAL, CALL
-from penstock.store.stream import StreamState, WaitingCall
-
-
-@dataclass(frozen=True, slots=True)
-class IncomingBatch:
-    """A batch that was taken in: nothing has changed yet."""
-
-    request: BatchRequest
-    events: list[EventBatch]
-    late: list[Any] | None
-    stream: StreamState
-    encoded: EncodedBatch
-    watch: Stopwatch
-    called: list[EventBatch] | None = None  # of a version of calls: these, in order
-    cause: str | None = None  # of a version that no batch made: store/segment.py
-    files: dict[str, tuple[SourceFile, ...]] | None = None  # that all it brings has come from
-
-
-@dataclass(frozen=True, slots=True)
-class PendingBatch:
-    """A batch that has run, but has not happened until it is committed."""
-
-    request: BatchRequest
-    outcomes: pa.Table
-    stored: Any  # the store's
-    report: BatchReport
-    answers: list[Answer]  # of calls
-    emitted: dict[str, pa.Table]
-
-
-CALLED = "calls run one after another, as they came"
-
-
-class Outlet(Protocol):
-    """Where versions go on to, each once and in order. Both are called while nobody else may write."""
-
-    def make_room(self) -> None:
-        """Before calls make a version; what it raises is raised to who called."""
-
-    def add(self, version: int, outcomes: pa.Table, emitted: dict[str, pa.Table]) -> None:
-        """A version that has happened."""
+from penstock.versions import Outlet, Versions
 
 
 class Database:
@@ -106,26 +56,20 @@ class Database:
         self, plan: Plan, path: str | os.PathLike[str] | None = None, *, steps: KeptSteps = "all", **options: Any
     ) -> None:
         self.plan, self.program = plan, plan.program
-        self.last_batch: BatchReport | None = None
         keep_what_is_freed()
         begun = time.perf_counter()
         self._engine = Engine(plan, steps=checked_steps(self.program, steps))
         self._scheduler = self._engine.scheduler  # now, and not in the first batch
-        self._policy = Policy.adaptive()
         self.compile_s = time.perf_counter() - begun
         self._gate = Gate(self.program.name, options.get("disk"))
-        self._view: View | None = None
-        # It ran ahead: memory is ahead of what has happened by this one batch.
-        self._pending: PendingBatch | None = None
-        self._turn = threading.Event()  # set where there is none
-        self._turn.set()
-        self._outlet: Outlet | None = None
+        self._view: tuple[int, View] | None = None  # the last one made, behind so many commits
         self._path, self._server = None if path is None else Path(path).absolute(), cast("Server | None", None)
         self._store: Store = MemoryStore(self._engine) if path is None else DurableStore(self._engine, path, **options)
         try:
-            self._calls = Calls(self, self._store, self._gate)
+            self._versions = Versions(self._engine, self._store, self._gate)
+            self._calls = Calls(self._versions, self._store, self._gate)
             self._engine.tables, self.recovered = self._store.recover()
-            self._version = self.recovered.version
+            self._versions.begin(self.recovered.version)
         except BaseException:  # Nobody gets a database that could be closed.
             self._store.close(None)
             raise
@@ -153,24 +97,18 @@ class Database:
         whose batches, numbered from 0 without gaps, have these ids; offsets: what of the stream this batch is.
         """
         request = BatchRequest(id, source, offsets, watermark, flush, _until).checked()
-        policy = _policy(policy, self._policy)
+        policy = _checked(policy)
         with self._gate.writing():
             stored = None if id is None else self._stored(id, source, offsets)
             if stored is not None:
                 return stored
-            if _until is not None and self._clock is not None and _until <= self._clock:
+            if _until is not None and self._versions.clock is not None and _until <= self._versions.clock:
                 return self.program.outcomes().empty_table()
-            if callable(batch):
-                batch = batch()
-            if self._pending is not None and self._pending.request != request:
-                self._go_back()
-            ready, version = self._pending or self._take(batch, request), self.version + 1
-            with committing(version, lambda: self._store.version == version):
-                pending = self._happen(ready, policy)
+            pending = self._versions.run(batch, request, policy)
         try:
             observe.publish(pending.report)
         except BaseException as error:  # Ctrl-C: what subscribers raise goes no further
-            tell_committed(error, version, True)
+            tell_committed(error, pending.report.version, True)
             raise
         return pending.outcomes
 
@@ -190,13 +128,10 @@ class Database:
         Without offsets nothing tells the batch that is asked for from the one that was expected: then it is not run."""
         request = BatchRequest(id, source, offsets, watermark).checked()
         with self._gate.writing():
-            if offsets is None or self._pending is not None or not self._store.can_go_back or self._calls.come:
+            if offsets is None or self._versions.pending or not self._store.can_go_back or self._calls.come:
                 return
             if self._stored(id, source, offsets) is None:
-                incoming = self._take(batch, request)
-                with self._gate.whole():
-                    self._pending = self._execute(incoming, self._policy)
-                    self._turn.clear()
+                self._versions.run_ahead(batch, request)
 
     def call(self, event: object) -> dict[str, Any]:
         """Run one event now, after all that has run and before all that has not; its outcome, every column of it.
@@ -211,10 +146,10 @@ class Database:
         """
         return self._calls.call(event)
 
-    def hand_on(self, outlet: Outlet) -> None:
+    def set_outlet(self, outlet: Outlet) -> None:
         """From now on versions go there too."""
         with self._gate.writing():
-            self._outlet = outlet
+            self._versions.set_outlet(outlet)
 
     def keep_from(self, id: int) -> None:
         """However many versions come, neither the batch with this id, nor those after it, are forgotten."""
@@ -239,28 +174,19 @@ class Database:
         """Fill a table: rows or an Arrow table. A key that is there already is refused."""
         definition = self._definition(table)
         with self._gate.writing():
-            self._go_back()
-            found = intake.rows(definition, rows)
-            state = self._engine.tables[definition.name]
-            there = state.rows_of(state.keys_of(found, self._engine.tables.strings)) >= 0
-            if there.any():
-                keys = found.slice(int(np.flatnonzero(there)[0]), 1).select([c.name for c in definition.keys])
-                raise InputError(
-                    f"table '{definition.name}' has {keys.to_pylist()[0]} already; load only records that are new"
-                )
-            commits = self._store.commits + 1
-            with committing(self.version, lambda: self._store.commits == commits, "load"), self._gate.whole():
-                self._store.load(definition, found)
-                at = NEVER if self._clock is None else self._clock
-                state.put(found, self._engine.tables.strings, self.version, at)
-                self._view = None
+            self._versions.load(definition, rows)
 
     # -- reading ----------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
         """The number of the last committed batch."""
-        return self._version
+        return self._versions.version
+
+    @property
+    def last_batch(self) -> BatchReport | None:
+        """What the last batch was: how it ran and why, what became of its events, and how long each stage took."""
+        return self._versions.last_batch
 
     def table(self, table: Table | str, version: int | None = None) -> pa.Table:
         """A consistent snapshot of a table: the last version, or an older one that is retained."""
@@ -273,12 +199,12 @@ class Database:
     def view(self, version: int | None = None) -> View:
         """All tables as of one version."""
         with self._gate.reading():
-            version = self.version if version is None else version
-            if self._view is not None and self._view.version == version:
-                return self._view
-            if version == self.version and self._pending is None:
-                self._view = self._engine.tables.view(version)
-                return self._view
+            version, commits = self.version if version is None else version, self._store.commits
+            if self._view is not None and (self._view[0], self._view[1].version) == (commits, version):
+                return self._view[1]
+            if version == self.version and self._versions.pending is None:
+                self._view = commits, self._engine.tables.view(version)
+                return self._view[1]
             if not 0 <= version <= self.version:
                 raise StateError(f"app '{self.program.name}' has no version {version}; the last is {self.version}")
         return self._store.tables_at(version).view(version)
@@ -289,7 +215,7 @@ class Database:
         found = intake.timed(self.program, event)
         name = timers_of(found.name)
         with self._gate.reading():
-            rows = self._engine.tables.arrow_of(name) if self._pending is None else None
+            rows = self._engine.tables.arrow_of(name) if self._versions.pending is None else None
         if rows is None:  # a batch has run ahead
             rows = self._store.tables_at(self.version).arrow_of(name)
         return waiting(self.program, found, rows)
@@ -332,7 +258,7 @@ class Database:
         """Whether setting the clock to t would run anything: what is held, or timers. Not, where a batch comes."""
         to = intake.moment(self.program, t)
         with self._gate.reading():
-            if self._pending is not None or (self._clock is not None and to <= self._clock):
+            if self._versions.pending is not None or (self._versions.clock is not None and to <= self._versions.clock):
                 return False
             first = self._engine.tables.timers.first
             return (first is not None and first <= to) or self._store.stream.buffer.holds_until(self.program, to)
@@ -364,7 +290,7 @@ class Database:
 
     def explain(self, batch: Batch | None = None, policy: Policy | None = None) -> str:
         """The plan of every transaction, as text; or of a small batch its graph and schedule. Nothing runs."""
-        policy = _policy(policy, Policy())
+        policy = _checked(policy) or Policy()
         if batch is None:
             return self.plan.explain()
         if policy.scheme == "adaptive":
@@ -372,8 +298,10 @@ class Database:
         if policy.scheme != "graph":
             return f"{policy.name}: no graph is built\n"
         with self._gate.writing():
-            self._go_back()
-            encoded = self._engine.encode(self._engine.order(intake.events(self.program, batch), clock=self._clock))
+            self._versions.go_back()
+            encoded = self._engine.encode(
+                self._engine.order(intake.events(self.program, batch), clock=self._versions.clock)
+            )
             with self._gate.whole():
                 return self._engine.explain(encoded, self.version + 1, policy)
 
@@ -395,10 +323,9 @@ class Database:
         try:
             self._scheduler.close()
             self._calls.close()
-            if self._pending is not None:
-                self._store.forget(self._pending.stored)
+            self._versions.close()
         finally:
-            self._store.close(None if self._gate.broken or self._pending is not None else self._engine.tables)
+            self._store.close(None if self._gate.broken or self._versions.pending is not None else self._engine.tables)
 
     def __enter__(self) -> Database:
         return self
@@ -408,157 +335,10 @@ class Database:
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _take(self, batch: Any, request: BatchRequest) -> IncomingBatch:
-        watch = Stopwatch()
-        events = intake.events(self.program, batch)
-        watch.ends("intake")
-        return self._arrange(events, request, watch)
-
-    def _arrange(self, events: list[EventBatch], request: BatchRequest, watch: Stopwatch) -> IncomingBatch:
-        files = {one.event.name: one.files for one in events}
-        events, late, stream = self._release(events, request)
-        ordered = self._engine.order(events, late, self._clock, request.until)
-        stream = stream.ran(ordered.ts) if request.until is None else stream.advanced(request.until)
-        watch.ends("order")
-        encoded = self._engine.encode(ordered)
-        watch.ends("encode")
-        named = files if all(files.values()) and request.until is None else None
-        return IncomingBatch(request, events, late, stream, encoded, watch, files=named)
-
-    def _happen(self, ready: IncomingBatch | PendingBatch, policy: Policy) -> PendingBatch:
-        """The next version; durable on return."""
-        version = self.version + 1
-        with committing(version, lambda: self._store.version == version):
-            with self._gate.whole():
-                pending = ready if isinstance(ready, PendingBatch) else self._execute(ready, policy)
-                self._commit(pending)
-            self._store.snapshot_if_due(self._engine.tables)
-        return pending
-
-    def _execute(self, incoming: IncomingBatch, policy: Policy) -> PendingBatch:
-        """A batch run, and on disk; but it has not happened yet."""
-        engine, watch = self._engine, incoming.watch
-        run = engine.run(incoming.encoded, self.version + 1, policy)
-        watch.ends("execute")
-        outcomes = engine.outcomes(run)
-        watch.ends("publish")
-        events = without_late(incoming.events, incoming.late)
-        stream = incoming.stream._replace(timers=engine.tables.timers.numbers)
-        answers, stream = self._calls.answers(incoming.called, stream, outcomes)
-        notes = notes_of(incoming.cause, answers)
-        stored = self._store.prepare(engine.tables, events, outcomes, stream, incoming.request, notes, incoming.files)
-        watch.ends("commit")
-        report = self._report(run, outcomes, stream, watch)
-        if incoming.called is not None:
-            report = replace(report, why=CALLED)
-        engine.end_batch()
-        return PendingBatch(incoming.request, outcomes.table, stored, report, answers, outcomes.emitted)
-
-    def _commit(self, pending: PendingBatch) -> None:
-        begun = time.perf_counter()
-        self._pending = None
-        self._turn.set()
-        self._store.commit(pending.stored)
-        self.last_batch, self._version = pending.report, pending.report.version
-        self._calls.committed(self._version, pending.answers)
-        if self._outlet is not None:
-            self._outlet.add(self._version, pending.outcomes, pending.emitted)
-        pending.report.seconds["commit"] += time.perf_counter() - begun
-
-    def _go_back(self) -> None:
-        """Memory as of the last batch that has happened: what ran ahead of it is forgotten."""
-        if self._pending is not None:
-            with self._gate.whole():
-                pending, self._pending = self._pending, None
-                self._turn.set()
-                self._store.forget(pending.stored)
-                self._engine.tables, _ = self._store.recover()
-
     def _stored(self, id: int, source: str | None, offsets: str | None) -> pa.Table | None:
         if source is not None:
             self._store.refuse_foreign(id, source, offsets)
         return self._store.outcomes(id)
-
-    def _release(
-        self, events: list[EventBatch], request: BatchRequest
-    ) -> tuple[list[EventBatch], list[Any] | None, StreamState]:
-        """What of the batch, and of what was held back, runs now; which of it is late; what the stream keeps."""
-        late, stream = None, self._store.stream
-        if is_split(self.program, stream.buffer, request.watermark, flush=request.flush):
-            released = release(
-                self.program, events, stream.buffer, request.watermark, flush=request.flush, until=request.until
-            )
-            events, late, stream = released.events, released.late, stream._replace(buffer=released.buffer)
-        if request.source is not None and request.flush:
-            stream = stream._replace(source=request.source, drained=self.version + 1)
-        elif request.source is not None:
-            stream = stream._replace(source=request.source, offsets=request.offsets)
-        if not request.flush and request.until is None and request.watermark != stream.watermark:
-            stream = stream._replace(watermark=request.watermark)
-        return events, late, stream
-
-    @property
-    def _clock(self) -> int | None:
-        """The highest ts that has run."""
-        return self._store.stream.buffer.frontier
-
-    # -- for calls (calls.py) ---------------------------------------------------------------
-
-    def wait_for_turn(self) -> None:
-        self._turn.wait(AHEAD_S)
-
-    def go_back(self) -> None:
-        self._go_back()
-
-    def make_room(self) -> None:
-        if self._outlet is not None:
-            self._outlet.make_room()
-
-    def look(self, calls: list[EventBatch]) -> BatchOutcomes:
-        engine, clock = self._engine, self._clock
-        ordered = engine.in_turn(merged(calls, clock), clock)
-        out = engine.outcomes(engine.run(engine.encode(ordered), self.version, Policy.serial()))
-        with self._gate.whole():
-            engine.end_batch()
-        return out
-
-    def call_now(self, calls: list[EventBatch]) -> tuple[list[dict[str, Any]], BatchReport]:
-        watch, stream = Stopwatch(), self._store.stream
-        events = merged(calls, self._clock)
-        watch.ends("intake")
-        ordered = self._engine.in_turn(events, self._clock)
-        if ordered.timeless < ordered.count:
-            stream = stream.ran(ordered.ts.max(keepdims=True))
-        watch.ends("order")
-        encoded = self._engine.encode(ordered)
-        watch.ends("encode")
-        ready = IncomingBatch(BatchRequest(), events, None, stream, encoded, watch, calls, CALL)
-        pending = self._happen(ready, Policy.serial())
-        return [answer.outcome for answer in pending.answers], pending.report
-
-    def place(self, calls: list[EventBatch], waiting: tuple[WaitingCall, ...]) -> BatchReport:
-        stream = self._store.stream
-        request = BatchRequest(watermark=stream.watermark)
-        ready = self._arrange(merged(calls, self._clock), request, Stopwatch())
-        kept = ready.stream._replace(watermark=stream.watermark, waiting=(*stream.waiting, *waiting))
-        return self._happen(replace(ready, stream=kept, cause=ARRIVAL), self._policy).report
-
-    def _report(self, run: BatchRun, outcomes: BatchOutcomes, stream: StreamState, watch: Stopwatch) -> BatchReport:
-        summary = run.summary
-        return BatchReport(
-            version=run.version,
-            policy=summary.name,
-            why=summary.why,
-            events=outcomes.events,
-            committed=outcomes.committed,
-            late=outcomes.late,
-            held=stream.buffer.events,
-            aborted={reason: n for reason, n in zip(self._engine.reasons, outcomes.counts[1:], strict=True) if n},
-            changes=self._engine.tables.dirty_count(),
-            seconds=watch.seconds,
-            threads=summary.policy.threads,
-            spent=summary.spent,
-        )
 
     def _definition(self, table: Table | str) -> TableDef:
         name = table.definition.name if isinstance(table, Table) else table
@@ -569,9 +349,9 @@ class Database:
         return found
 
 
-def _policy(given: Any, usual: Policy) -> Policy:
-    if given is None or isinstance(given, Policy):
-        return given or usual
+def _checked(policy: Any) -> Policy | None:
+    if policy is None or isinstance(policy, Policy):
+        return policy
     raise InputError(
-        f'policy={given!r} is no policy; give one such as ps.Policy.serial() or ps.Policy.parse("tstream")'
+        f'policy={policy!r} is no policy; give one such as ps.Policy.serial() or ps.Policy.parse("tstream")'
     )

@@ -190,7 +190,7 @@ def test_calls_with_a_ts_of_their_own_lie_between_the_batches_too(tmp_path: Path
     state, out, spec = tmp_path / "state", tmp_path / "out", SimpleNamespace(path=str(tmp_path), options={})
     db, writer = meter.open(state), OutcomeWriter()
     backlog: Any = Backlog(spec, db, OutcomeFiles(str(out), str(state)), (), writer)  # type: ignore[arg-type]
-    db.hand_on(backlog)
+    db.set_outlet(backlog)
     for number in range(2):
         db.run([Read(**row) for row in rows(10 * number, 10)], id=number, source="s", offsets="", watermark=0)
         backlog.flush()

@@ -140,7 +140,7 @@ def test_the_next_batch_is_run_while_spark_plans(
 
     def run_ahead(database: Database, *args: Any, **named: Any) -> None:
         ran(database, *args, **named)
-        prepared.append(database._pending)
+        prepared.append(database._versions.pending)
 
     monkeypatch.setattr(Database, "run_ahead", run_ahead)
     if guess == "wrong":

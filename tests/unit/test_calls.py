@@ -633,13 +633,13 @@ def test_what_fails_behind_a_commit_does_not_speak_for_calls_that_had_not_begun(
 
 def test_who_is_interrupted_behind_a_commit_tells_all_that_it_has_happened(folder: Path) -> None:
     with opened(bank, folder) as db:
-        call_now = db.call_now
+        call_now = db._versions.call_now
 
         def interrupted(calls: list[Any]) -> None:
             call_now(calls)
             raise KeyboardInterrupt
 
-        db.call_now = interrupted
+        db._versions.call_now = interrupted
         told = Together(db, [Give(id=id, who="b", amounts=[1]) for id in "gh"]).answers()
         assert {type(one) for one in told} == {KeyboardInterrupt, ps.StateError}
         assert [(one.committed, one.version) for one in told] == [(True, 2)] * 2
@@ -701,10 +701,10 @@ def test_a_batch_that_ran_ahead_and_a_call_that_comes_meanwhile(folder: Path) ->
             db.run(batch, id=0, source="s", offsets="0")  # what it waited for
             assert answer.result(60)["left"] == 99
         db.run_ahead(batch, id=1, source="s", offsets="1")
-        assert db._pending is None  # as long as calls come, nothing runs ahead
+        assert db._versions.pending is None  # as long as calls come, nothing runs ahead
         db._calls._last -= 60
         db.run_ahead(batch, id=1, source="s", offsets="1")
-        assert db._pending is not None
+        assert db._versions.pending is not None
         assert db.call(Give(id="g", who="a", amounts=[1]))["left"] == 100  # nobody asks for the batch: it goes back
         assert db.run(batch, id=1, source="s", offsets="1").to_pylist()[0]["left"] == 99
 

@@ -146,7 +146,7 @@ class MicroBatch:
         backlog = Backlog(self.spec, database, files, self.outputs, opened.outcomes)
         backlog.catch_up()
         opened.backlog = backlog
-        database.hand_on(backlog)
+        database.set_outlet(backlog)
         self.hand_on_drain(opened, spark)
         opened.caught_up = True
         if self.calls:

@@ -1,0 +1,298 @@
+"""What makes versions, one after another: batches, calls, and the clock set by hand.
+
+    take      intake, what waits, order, encode           IncomingBatch   nothing has changed yet
+    execute   the kernel, outcomes, the segment on disk   PendingBatch    run, but it has not happened
+    commit    the link that makes it a commit             the next version
+
+A batch may run ahead of its turn, up to where only its commit is left: memory is then ahead of what has happened by
+this one batch. Whatever comes instead first puts memory back. Everything here is called by who holds the gate, but
+`wait_for_turn`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.call_answers import Answer, Outcome, answers_of, notes_of
+from penstock.declare.model import TableDef
+from penstock.declare.objects import Batch, Rows
+from penstock.engine import BatchRun, EncodedBatch, Engine
+from penstock.errors import InputError, committing
+from penstock.execute import intake
+from penstock.execute.called import merged
+from penstock.execute.intake import EventBatch
+from penstock.execute.outcomes import BatchOutcomes
+from penstock.execute.request import BatchRequest
+from penstock.execute.source_files import SourceFile
+from penstock.execute.watermark import is_split, release, without_late
+from penstock.gate import Gate
+from penstock.observe.report import BatchReport, Stopwatch
+from penstock.schedule.policy import Policy
+from penstock.state.ages import NEVER
+from penstock.store.protocol import Store
+from penstock.store.segment import ARRIVAL, CALL
+from penstock.store.stream import StreamState, WaitingCall
+
+# A batch that ran ahead is committed as soon as the stream asks for it, which takes milliseconds. A stream that does so
+# not within this time waits for something else, and calls go first. As long after a call, too, nothing runs ahead.
+AHEAD_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingBatch:
+    """A batch that was taken in: nothing has changed yet."""
+
+    request: BatchRequest
+    events: list[EventBatch]
+    late: list[Any] | None
+    stream: StreamState
+    encoded: EncodedBatch
+    watch: Stopwatch
+    called: list[EventBatch] | None = None  # of a version of calls: these, in order
+    cause: str | None = None  # of a version that no batch made: store/segment.py
+    files: dict[str, tuple[SourceFile, ...]] | None = None  # that all it brings has come from
+
+
+@dataclass(frozen=True, slots=True)
+class PendingBatch:
+    """A batch that has run, but has not happened until it is committed."""
+
+    request: BatchRequest
+    outcomes: pa.Table
+    stored: Any  # the store's
+    report: BatchReport
+    answers: list[Answer]  # of calls
+    emitted: dict[str, pa.Table]
+
+
+_CALLED = "calls run one after another, as they came"
+
+
+class Outlet(Protocol):
+    """Where versions go on to, each once and in order. Both are called while nobody else may write."""
+
+    def make_room(self) -> None:
+        """Before calls make a version; what it raises is raised to who called."""
+
+    def add(self, version: int, outcomes: pa.Table, emitted: dict[str, pa.Table]) -> None:
+        """A version that has happened."""
+
+
+class Versions:
+    def __init__(self, engine: Engine, store: Store, gate: Gate) -> None:
+        self.program, self._engine, self._store, self._gate = engine.program, engine, store, gate
+        self.policy = Policy.adaptive()  # of batches that say nothing of it
+        self.last_batch: BatchReport | None = None
+        self.pending: PendingBatch | None = None  # it ran ahead
+        self._turn = threading.Event()  # set where there is none
+        self._turn.set()
+        self._outlet: Outlet | None = None
+        self._version = 0
+        # Told of every version that has happened, and whom it answers.
+        self.answered: Callable[[int, list[Answer]], None] = lambda version, answers: None
+
+    def begin(self, version: int) -> None:
+        """What the store has recovered."""
+        self._version = version
+
+    @property
+    def version(self) -> int:
+        """The number of the last one that has happened."""
+        return self._version
+
+    @property
+    def clock(self) -> int | None:
+        """The highest ts that has run."""
+        return self._store.stream.buffer.frontier
+
+    def set_outlet(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+
+    def run(self, batch: Batch | Callable[[], Batch], request: BatchRequest, policy: Policy | None) -> PendingBatch:
+        """The batch that is asked for; a function gives its events. Durable on return."""
+        if callable(batch):
+            batch = batch()
+        if self.pending is not None and self.pending.request != request:
+            self.go_back()
+        ready, version = self.pending or self._take(batch, request), self.version + 1
+        with committing(version, lambda: self._store.version == version):  # also between its steps: Ctrl-C
+            return self._happen(ready, policy or self.policy)
+
+    def run_ahead(self, batch: Batch, request: BatchRequest) -> None:
+        """Do all of the batch that is expected next, but for making it happen."""
+        incoming = self._take(batch, request)
+        with self._gate.whole():
+            self.pending = self._execute(incoming, self.policy)
+            self._turn.clear()
+
+    def load(self, table: TableDef, rows: Rows) -> None:
+        """Fill a table."""
+        self.go_back()
+        found = intake.rows(table, rows)
+        state, strings = self._engine.tables[table.name], self._engine.tables.strings
+        there = state.rows_of(state.keys_of(found, strings)) >= 0
+        if there.any():
+            keys = found.slice(int(np.flatnonzero(there)[0]), 1).select([c.name for c in table.keys])
+            raise InputError(f"table '{table.name}' has {keys.to_pylist()[0]} already; load only records that are new")
+        commits = self._store.commits + 1
+        with committing(self.version, lambda: self._store.commits == commits, "load"), self._gate.whole():
+            self._store.load(table, found)
+            state.put(found, strings, self.version, NEVER if self.clock is None else self.clock)
+
+    def close(self) -> None:
+        """What ran ahead never happened."""
+        if self.pending is not None:
+            self._store.forget(self.pending.stored)
+
+    # -- for calls (calls.py) ---------------------------------------------------------------
+
+    def wait_for_turn(self) -> None:
+        """Until no batch is ahead of its turn; called without the gate. At most AHEAD_S."""
+        self._turn.wait(AHEAD_S)
+
+    def make_room(self) -> None:
+        """Before calls make a version: so that it can go on to where versions go."""
+        if self._outlet is not None:
+            self._outlet.make_room()
+
+    def look(self, calls: list[EventBatch]) -> BatchOutcomes:
+        """The outcomes of calls that only read."""
+        engine, clock = self._engine, self.clock
+        ordered = engine.in_turn(merged(calls, clock), clock)
+        out = engine.outcomes(engine.run(engine.encode(ordered), self.version, Policy.serial()))
+        with self._gate.whole():
+            engine.end_batch()
+        return out
+
+    def call_now(self, calls: list[EventBatch]) -> tuple[list[Outcome], BatchReport]:
+        """A version of these calls; their outcomes."""
+        watch, stream = Stopwatch(), self._store.stream
+        events = merged(calls, self.clock)
+        watch.ends("intake")
+        ordered = self._engine.in_turn(events, self.clock)
+        if ordered.timeless < ordered.count:
+            stream = stream.ran(ordered.ts.max(keepdims=True))
+        watch.ends("order")
+        encoded = self._engine.encode(ordered)
+        watch.ends("encode")
+        ready = IncomingBatch(BatchRequest(), events, None, stream, encoded, watch, calls, CALL)
+        pending = self._happen(ready, Policy.serial())
+        return [answer.outcome for answer in pending.answers], pending.report
+
+    def place(self, calls: list[EventBatch], waiting: tuple[WaitingCall, ...]) -> BatchReport:
+        """A version into which these calls have arrived."""
+        stream = self._store.stream
+        request = BatchRequest(watermark=stream.watermark)
+        ready = self._arrange(merged(calls, self.clock), request, Stopwatch())
+        kept = ready.stream._replace(watermark=stream.watermark, waiting=(*stream.waiting, *waiting))
+        return self._happen(replace(ready, stream=kept, cause=ARRIVAL), self.policy).report
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _take(self, batch: Any, request: BatchRequest) -> IncomingBatch:
+        watch = Stopwatch()
+        events = intake.events(self.program, batch)
+        watch.ends("intake")
+        return self._arrange(events, request, watch)
+
+    def _arrange(self, events: list[EventBatch], request: BatchRequest, watch: Stopwatch) -> IncomingBatch:
+        files = {one.event.name: one.files for one in events}
+        events, late, stream = self._release(events, request)
+        ordered = self._engine.order(events, late, self.clock, request.until)
+        stream = stream.ran(ordered.ts) if request.until is None else stream.advanced(request.until)
+        watch.ends("order")
+        encoded = self._engine.encode(ordered)
+        watch.ends("encode")
+        named = files if all(files.values()) and request.until is None else None
+        return IncomingBatch(request, events, late, stream, encoded, watch, files=named)
+
+    def _happen(self, ready: IncomingBatch | PendingBatch, policy: Policy) -> PendingBatch:
+        """The next version; durable on return."""
+        version = self.version + 1
+        with committing(version, lambda: self._store.version == version):
+            with self._gate.whole():
+                pending = ready if isinstance(ready, PendingBatch) else self._execute(ready, policy)
+                self._commit(pending)
+            self._store.snapshot_if_due(self._engine.tables)
+        return pending
+
+    def _execute(self, incoming: IncomingBatch, policy: Policy) -> PendingBatch:
+        """A batch run, and on disk; but it has not happened yet."""
+        engine, watch = self._engine, incoming.watch
+        run = engine.run(incoming.encoded, self.version + 1, policy)
+        watch.ends("execute")
+        outcomes = engine.outcomes(run)
+        watch.ends("publish")
+        events = without_late(incoming.events, incoming.late)
+        stream = incoming.stream._replace(timers=engine.tables.timers.numbers)
+        answers, stream = answers_of(self.program, incoming.called, stream, outcomes)
+        notes = notes_of(incoming.cause, answers)
+        stored = self._store.prepare(engine.tables, events, outcomes, stream, incoming.request, notes, incoming.files)
+        watch.ends("commit")
+        report = self._report(run, outcomes, stream, watch)
+        if incoming.called is not None:
+            report = replace(report, why=_CALLED)
+        engine.end_batch()
+        return PendingBatch(incoming.request, outcomes.table, stored, report, answers, outcomes.emitted)
+
+    def _commit(self, pending: PendingBatch) -> None:
+        begun = time.perf_counter()
+        self.pending = None
+        self._turn.set()
+        self._store.commit(pending.stored)
+        self.last_batch, self._version = pending.report, pending.report.version
+        self.answered(self._version, pending.answers)
+        if self._outlet is not None:
+            self._outlet.add(self._version, pending.outcomes, pending.emitted)
+        pending.report.seconds["commit"] += time.perf_counter() - begun
+
+    def go_back(self) -> None:
+        """Memory as of the last batch that has happened: what ran ahead of it is forgotten."""
+        if self.pending is not None:
+            with self._gate.whole():
+                pending, self.pending = self.pending, None
+                self._turn.set()
+                self._store.forget(pending.stored)
+                self._engine.tables, _ = self._store.recover()
+
+    def _release(
+        self, events: list[EventBatch], request: BatchRequest
+    ) -> tuple[list[EventBatch], list[Any] | None, StreamState]:
+        """What of the batch, and of what was held back, runs now; which of it is late; what the stream keeps."""
+        late, stream = None, self._store.stream
+        if is_split(self.program, stream.buffer, request.watermark, flush=request.flush):
+            released = release(
+                self.program, events, stream.buffer, request.watermark, flush=request.flush, until=request.until
+            )
+            events, late, stream = released.events, released.late, stream._replace(buffer=released.buffer)
+        if request.source is not None and request.flush:
+            stream = stream._replace(source=request.source, drained=self.version + 1)
+        elif request.source is not None:
+            stream = stream._replace(source=request.source, offsets=request.offsets)
+        if not request.flush and request.until is None and request.watermark != stream.watermark:
+            stream = stream._replace(watermark=request.watermark)
+        return events, late, stream
+
+    def _report(self, run: BatchRun, outcomes: BatchOutcomes, stream: StreamState, watch: Stopwatch) -> BatchReport:
+        summary = run.summary
+        return BatchReport(
+            version=run.version,
+            policy=summary.name,
+            why=summary.why,
+            events=outcomes.events,
+            committed=outcomes.committed,
+            late=outcomes.late,
+            held=stream.buffer.events,
+            aborted={reason: n for reason, n in zip(self._engine.reasons, outcomes.counts[1:], strict=True) if n},
+            changes=self._engine.tables.dirty_count(),
+            seconds=watch.seconds,
+            threads=summary.policy.threads,
+            spent=summary.spent,
+        )
