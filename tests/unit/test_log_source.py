@@ -1,5 +1,6 @@
 """log="source": a batch from files is logged by their names, and read again."""
 
+import shutil
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import penstock as ps
 from penstock.execute.source_files import SourceFile, SourceRows, read_named
 from penstock.reader.directory import Directory
+from penstock.spark.check import check_beside
 from penstock.testing import assert_same_outcomes, assert_same_tables
 
 tally = ps.App("tally")
@@ -134,3 +136,23 @@ def test_behind_a_snapshot_files_may_go(logged: tuple[Path, Path]) -> None:
         assert db.version == 2 and db.table(Count).num_rows > 0
     with pytest.raises(ps.StateError, match="was logged as its input"):
         Directory(state).table("Count", 1)
+
+
+def test_the_check_looks_at_the_files_that_are_the_log(tmp_path: Path) -> None:
+    rng, state = Random(1), tmp_path / "state"
+    with tally.open(state, log="source", snapshot_every=2, background=False) as db:
+        batches = [_rows(tmp_path, rng, "Hit", 100 * number) for number in range(3)]
+        for rows in batches:
+            db.run({"Hit": rows})
+        crashed = Path(shutil.copytree(state, tmp_path / "crashed"))
+    old, new = (Path(batches[number].files[0].path) for number in (0, 2))
+    found = {finding.file: finding for finding in check_beside(crashed)}
+    assert not any(finding.problem for finding in found.values())
+    assert {str(old), str(new)} <= found.keys()
+    old.unlink()
+    new.write_bytes(new.read_bytes()[:-1])
+    found = {finding.file: finding for finding in check_beside(crashed)}
+    assert found[str(old)].ok
+    assert found[str(old)].problem == "cannot be read: no such file or directory"
+    assert not found[str(new)].ok
+    assert found[str(new)].problem == "is another one by now"

@@ -1,6 +1,7 @@
 """What a stream keeps beside the state, checked: lists of source files, the note of its end, Spark's checkpoint, and
 the outcomes. No Spark is needed for it.
 
+    files that batches came from     with log="source", what the log says of them: they are the log
     sources/EVENT.list               each line's checksum, and whose list it is
     drained                          its checksum
     checkpoint/metadata              the query whose state this is
@@ -13,6 +14,7 @@ Spark needs the newest two plans and the newest commit of its checkpoint; of the
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -27,6 +29,7 @@ from penstock.commit.lines import directory_of
 from penstock.commit.log import read_contents
 from penstock.commit.scan import Entry, scan, segment_path
 from penstock.errors import StateError
+from penstock.execute.source_files import SourceFile
 from penstock.publish.manifest import check_outcomes
 from penstock.spark.checkpoint import CHECKPOINT, read_note
 from penstock.spark.drained import DrainNote
@@ -42,7 +45,8 @@ _FITS = "restore the checkpoint and the state directory from one backup, or give
 def check_beside(state: Path, disk: Disk | None = None) -> list[Finding]:
     """All that a stream keeps in the state directory. A query may be running: what is seen twice is believed."""
     disk = disk or Disk()
-    return _seen_twice(lambda: [*_sources(disk, state), *_drained(disk, state), *_checkpoint(disk, state)])
+    parts = (_logged_by_name, _sources, _drained, _checkpoint)
+    return _seen_twice(lambda: [finding for part in parts for finding in part(disk, state)])
 
 
 def check_outcome_files(path: Path, state: Path, disk: Disk | None = None) -> list[Finding]:
@@ -87,6 +91,36 @@ def _directory(disk: Disk, state: Path) -> str | None:
 
 
 # -- lists and the note ---------------------------------------------------------------------
+
+
+def _logged_by_name(disk: Disk, state: Path) -> Iterator[Finding]:
+    """Files that segments name in the place of their events; by their whole path."""
+    try:
+        seen = scan(disk, state)
+        headers = {
+            seq: read_contents(disk, segment_path(state, seq)).header
+            for seq, found in seen.segments.items()
+            if isinstance(found, Entry)
+        }
+    except StateError:  # Told elsewhere.
+        return
+    base = max(seen.sound, default=0)
+    for seq, header in sorted(headers.items()):
+        for path, size, crc in (one for noted in header.get("files", {}).values() for one in noted):
+            try:
+                problem = "" if SourceFile.of(path).note() == [path, size, crc] else "is another one by now"
+            except OSError as error:
+                problem = f"cannot be read: {os.strerror(error.errno or 0).lower()}"
+            if not problem:
+                yield Finding(path, size=size)
+            elif seq > base:
+                yield Finding(
+                    path, False, problem, f"put it back: until then version {header['version']} is not to be had"
+                )
+            else:
+                yield Finding(
+                    path, True, problem, f"only version {header['version']}, before the newest snapshot, needs it"
+                )
 
 
 def _sources(disk: Disk, state: Path) -> Iterator[Finding]:
