@@ -231,7 +231,13 @@ def _event(program: Program, who: Any, where: str, *, called: bool = False) -> E
     definition = who.definition if isinstance(who, EventType) else who
     name = definition.name if isinstance(definition, EventDef) else str(definition)
     event = program.event(name)
-    if event is None or (isinstance(definition, EventDef) and definition is not event and definition != event):
+    if event is not None and isinstance(definition, EventDef) and definition is not event and definition != event:
+        # As where an app was declared anew, in a notebook, and the event is of the one before.
+        raise InputError(
+            f"{where}: this '{name}' is not an event of app '{program.name}', whose '{name}' has other fields; make it "
+            "with that one"
+        )
+    if event is None:
         declared = ", ".join(e.name for e in program.events) or "none"
         raise InputError(f"{where}: '{name}' is not an event of app '{program.name}'; its events are {declared}")
     if event.order is None and not called:
