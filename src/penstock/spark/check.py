@@ -108,7 +108,11 @@ def _logged_by_name(disk: Disk, state: Path) -> Iterator[Finding]:
     for seq, header in sorted(headers.items()):
         for path, size, crc in (one for noted in header.get("files", {}).values() for one in noted):
             try:
-                problem = "" if SourceFile.of(path).note() == [path, size, crc] else "is another one by now"
+                problem = (
+                    ""
+                    if SourceFile.of(path, Path(path).read_bytes()).note() == [path, size, crc]
+                    else "is another one by now"
+                )
             except OSError as error:
                 problem = f"cannot be read: {os.strerror(error.errno or 0).lower()}"
             if not problem:
