@@ -247,8 +247,8 @@ class Database:
                 )
             commits = self._store.commits + 1
             with committing(self.version, lambda: self._store.commits == commits, "load"), self._gate.whole():
-                self._store.load(definition, found)
                 at = NEVER if self._clock is None else self._clock
+                self._store.load(definition, found, at)
                 state.put(found, self._engine.tables.strings, self.version, at)
                 self._view = None
 
