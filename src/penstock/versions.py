@@ -143,8 +143,9 @@ class Versions:
             raise InputError(f"table '{table.name}' has {keys.to_pylist()[0]} already; load only records that are new")
         commits = self._store.commits + 1
         with committing(self.version, lambda: self._store.commits == commits, "load"), self._gate.whole():
-            self._store.load(table, found)
-            state.put(found, strings, self.version, NEVER if self.clock is None else self.clock)
+            at = NEVER if self.clock is None else self.clock
+            self._store.load(table, found, at)
+            state.put(found, strings, self.version, at)
 
     def close(self) -> None:
         """What ran ahead never happened."""

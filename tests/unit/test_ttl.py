@@ -235,6 +235,41 @@ def test_a_ttl_of_a_datetime_is_a_timedelta_and_may_be_added_later(tmp_path: Pat
         assert out.column("n").to_pylist() == [2, 1]
 
 
+@pytest.mark.parametrize("snapshot_every", [1, 50])
+def test_what_was_loaded_before_its_table_had_a_ttl_stays_until_it_is_written(
+    snapshot_every: int, tmp_path: Path
+) -> None:
+    def app(ttl: int | None) -> Any:
+        later = ps.App("later")
+
+        @later.table(ttl=ttl)
+        class Seen:
+            id: int = ps.key()
+
+        @later.event
+        class See:
+            ts: int = ps.order()
+            who: int
+
+        @later.transaction
+        def see(e: See) -> None:
+            Seen.insert(e.who)
+
+        later.See = See  # type: ignore[attr-defined]
+        return later
+
+    first, second = app(None), app(10)
+    with first.open(tmp_path / "state", snapshot_every=snapshot_every, background=False) as db:
+        db.run([first.See(ts=5, who=1)])
+        db.load("Seen", [{"id": 7}])
+        db.run([first.See(ts=6, who=2)])
+    with second.open(tmp_path / "state", background=False) as db:
+        db.load("Seen", [{"id": 8}])
+    with second.open(tmp_path / "state", background=False) as db:
+        db.run([second.See(ts=100, who=3)])
+        assert sorted(db.table("Seen").column("id").to_pylist()) == [1, 2, 3, 7]
+
+
 @pytest.mark.parametrize("ttl", [0, -1, True, 1.5, "1 day", datetime.timedelta(0), 1 << 63])
 def test_what_is_no_ttl_is_refused(ttl: Any) -> None:
     with pytest.raises(ps.DeclarationError, match="no time that a record lives"):

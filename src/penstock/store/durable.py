@@ -157,8 +157,11 @@ class DurableStore:
     def forget(self, prepared: Any) -> None:
         self._journal.forget(prepared[0])
 
-    def load(self, table: TableDef, rows: pa.Table) -> None:
-        self._journal.commit({"kind": "load", "id": None}, {part(LOAD, table.name): rows})
+    def load(self, table: TableDef, rows: pa.Table, at: int) -> None:
+        parts = {part(LOAD, table.name): rows}
+        if table.ttl is not None:
+            parts |= replay.ages_parts({table.name: pa.table({"at": pa.repeat(at, rows.num_rows)})})
+        self._journal.commit({"kind": "load", "id": None}, parts)
 
     @property
     def damage(self) -> tuple[Finding, ...]:

@@ -79,7 +79,7 @@ class MemoryStore:
     def forget(self, prepared: Any) -> None:
         pass
 
-    def load(self, table: TableDef, rows: pa.Table) -> None:
+    def load(self, table: TableDef, rows: pa.Table, at: int) -> None:
         self.commits += 1
 
     def snapshot_if_due(self, tables: Tables) -> None:

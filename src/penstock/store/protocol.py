@@ -68,7 +68,8 @@ class Store(Protocol):
     def forget(self, prepared: Any) -> None:
         """It never happened."""
 
-    def load(self, table: TableDef, rows: pa.Table) -> None: ...
+    def load(self, table: TableDef, rows: pa.Table, at: int) -> None:
+        """at: the clock, as which they were written; NEVER before there is one."""
 
     def snapshot_if_due(self, tables: Tables) -> None: ...
 

@@ -107,7 +107,7 @@ class Replay:
             for table in self.program.stored:
                 rows = found.get(table.name, table.arrow().empty_table())  # timers: there may have been none then
                 # Which batch last wrote a record is not kept in snapshots: it was this version or earlier.
-                at = _ages(recovery.snapshot.tables, table, None)
+                at = _ages(recovery.snapshot.tables, table)
                 self.tables.apply(table.name, rows, _no_keys(table), recovery.snapshot.header["version"], at)
             self._take_windows(recovery.snapshot.tables, recovery.snapshot.header["version"])
             self.tables.timers.given(self.stream.timers)
@@ -119,7 +119,6 @@ class Replay:
 
     def apply(self, segment: Segment) -> None:
         version, parts, before = segment.header["version"], segment.parts, self.stream.buffer
-        clock = before.frontier
         if segment.header["kind"] == "batch":
             self.stream = StreamState.read(segment.header, parts, self.stream)
         if segment.header["kind"] == "batch" and segment.header["log"] != "changes":
@@ -132,7 +131,7 @@ class Replay:
                 written = rows.get(table.name, table.arrow().empty_table())
                 deleted = gone.get(table.name, _no_keys(table))
                 self.changes += written.num_rows + deleted.num_rows if table in self.program.tables else 0
-                at = _ages(parts, table, clock if part(LOAD, table.name) in parts else None)
+                at = _ages(parts, table)
                 self.tables.apply(table.name, written, deleted, version, at)
             self._take_windows(parts, version)
         self.tables.timers.given(self.stream.timers)
@@ -190,12 +189,10 @@ class Replay:
         return without_late(events, late)
 
 
-def _ages(parts: dict[str, pa.Table], table: TableDef, clock: int | None) -> Any:
+def _ages(parts: dict[str, pa.Table], table: TableDef) -> Any:
     """When a table's rows among these parts were written. What was written before the table had a ttl does not say."""
     known = parts.get(part(AGED, table.name))
-    if known is not None:
-        return known.column("at").to_numpy()
-    return NEVER if clock is None else clock
+    return NEVER if known is None else known.column("at").to_numpy()
 
 
 def _no_keys(table: TableDef) -> pa.Table:

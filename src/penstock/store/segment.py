@@ -6,8 +6,9 @@ written:$Expire      timers of an event that it set, and likewise those that hav
 ends:Spend           where a window's rows begin and end, of each key that the batch added to   (log="changes")
 window:Spend         rows that the batch added to a window, and that it kept                     (log="changes")
 event:Transfer       the batch's events, with their arrival          (log="input")
-aged:Account         when those that it wrote were written, by the clock, where records have a ttl; in snapshots too
 load:Account         rows of a load
+aged:Account         when those that it wrote, or loaded, were written, by the clock, where records have a ttl; it is in
+                     snapshots too
 held:Transfer        events that wait (stream.py), in snapshots too
 outcomes             what became of every event (outcome_codec.py)
 emitted:Alert        events that went out (outcome_codec.py)
