@@ -560,6 +560,59 @@ def test_a_trigger_does_not_add_to_the_window_that_runs_it() -> None:
     assert [t.name for t in app.program.triggers] == ["there"]
 
 
+def test_triggers_that_double_with_every_window_are_refused_before_they_are_compiled() -> None:
+    app = ps.App("cascade")
+
+    @app.event
+    class Put:
+        ts: int = ps.order()
+
+    levels: list[Any] = []
+    for level in range(7):
+
+        class Row:
+            n: int
+
+        Row.__name__ = f"Level{level}"
+        levels.append(app.window(rows=5)(Row))
+    L0, L1, L2, L3, L4, L5, L6 = levels
+
+    @app.trigger
+    def t0(w: L0):
+        L1.add(n=1)
+        L1.add(n=2)
+
+    @app.trigger
+    def t1(w: L1):
+        L2.add(n=1)
+        L2.add(n=2)
+
+    @app.trigger
+    def t2(w: L2):
+        L3.add(n=1)
+        L3.add(n=2)
+
+    @app.trigger
+    def t3(w: L3):
+        L4.add(n=1)
+        L4.add(n=2)
+
+    @app.trigger
+    def t4(w: L4):
+        L5.add(n=1)
+        L5.add(n=2)
+
+    @app.trigger
+    def t5(w: L5):
+        L6.add(n=1)
+
+    with pytest.raises(DeclarationError, match="here more than 32 would be part of one transaction; add in fewer"):
+
+        @app.transaction
+        def put(e: Put):
+            L0.add(n=1)
+
+
 def test_another_size_on_an_old_directory_is_refused(tmp_path: Path) -> None:
     def of(name: str, **size: Any) -> Any:
         app = ps.App("sizes")

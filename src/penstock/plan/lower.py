@@ -74,6 +74,7 @@ class Lowering:
     events: tuple[EventDef, ...] = ()  # the app's
     program: Program | None = None  # None in a check
     windows: dict[str, int] = field(default_factory=dict)  # that are named -> the first line
+    triggers: list[str] = field(default_factory=list)  # that have become a part of it, each time
     is_trigger: bool = False  # its parameter is a window
     running: tuple[str, ...] = ()  # windows whose triggers this is part of
     line: int = 0  # of the add that a trigger runs at: what it does is told as of there

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from penstock.plan.ir import Op
     from penstock.plan.lower import Lowering
 
+# Each is compiled in its place: two adds in each of a chain of triggers double them with every window, and to compile
+# sixty takes a minute.
+TRIGGERS_MAX = 32
 METHODS = ("sum", "mean", "min", "max", "count")
 # What a window's record says: the numbers of the first row that is kept, of the first that is staged and of the next;
 # where its rows lie; and up to which the log has them.
@@ -291,6 +294,13 @@ def _trigger(lo: Lowering, trigger: TriggerDef, found: WindowRef, slid: Val, nod
     from penstock.plan.lower import Lowering
 
     stored, window = found.window.hidden, found.window
+    lo.triggers.append(trigger.name)
+    if len(lo.triggers) > TRIGGERS_MAX:
+        lo.body.refuse(
+            node,
+            f"a trigger runs inside each add to its window, and here more than {TRIGGERS_MAX} would be part of one "
+            "transaction; add in fewer places, or in a loop",
+        )
     entered = lo.value("entered", RANGE, slid, node=node, table=stored)
     expired = lo.value("expired", RANGE, slid, node=node, table=stored)
     body = trigger_body(trigger)
@@ -304,6 +314,7 @@ def _trigger(lo: Lowering, trigger: TriggerDef, found: WindowRef, slid: Val, nod
         is_trigger=True,
         running=(*lo.running, window.name),
         windows=lo.windows,
+        triggers=lo.triggers,
         line=lo.line or getattr(node, "lineno", 0),
         ops=lo.ops,
         path=lo.both(lo.path, slid.id),
