@@ -6,12 +6,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import penstock as ps
 from penstock.execute.codegen import generate
 from penstock.schedule.policy import Policy
+from penstock.state.hashing import ALIVE
+from penstock.state.index import ColumnIndex
 from penstock.testing import assert_same_outcomes, assert_same_tables, check
 
 show = ps.App("show")
@@ -344,6 +347,19 @@ def test_the_plan_the_batch_and_why_say_that_it_scans() -> None:
 def test_an_index_that_nobody_asks_costs_nothing() -> None:
     source, layout = generate(indexed(ps.index(default=0)).plan)
     assert (source, layout) == generate(indexed(0).plan)
+
+
+def test_an_index_that_threads_pass_by_again_and_again_stays_small() -> None:
+    index, column, flags = ColumnIndex(), np.arange(4), np.full(4, ALIVE, np.uint8)
+    index.build(column, flags, 4)
+    room = index.posts.size
+    for _ in range(12):  # as in one batch under a graph, before each event that asks the index
+        index.forget()
+        index.build(column, flags, 4)
+    assert index.posts.size == room
+    for _ in range(3):  # one event that fills it runs again with more room each time
+        index.build(column, flags, 4)
+    assert index.posts.size > 4 * room
 
 
 def indexed(owner: Any) -> ps.App:

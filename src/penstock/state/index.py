@@ -34,6 +34,7 @@ class ColumnIndex:
 
     def forget(self) -> None:
         self.meta[STALE] = 1
+        self._spare = 0  # it was not too small: under a graph this comes before each event that runs alone
 
     def end_batch(self) -> None:
         self._spare = 0
