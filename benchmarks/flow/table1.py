@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.flow.places import workplace
 from benchmarks.flow.shows import Postgres, Redis, of_penstock, state_of
 from benchmarks.pipeline import servers
 from benchmarks.pipeline.peers import CannotRun
@@ -29,11 +28,11 @@ class Row:
     note: str = ""
 
 
-def table1(*, quick: bool = False, may_install: bool = False) -> dict[str, Any]:
+def table1(*, quick: bool = False) -> dict[str, Any]:
     every = 1_000 if quick else leaderboard.EVERY
     many, some, few = (4_000, 2_000, 500) if quick else (1_000_000, 50_000, 10_000)
     rows = []
-    with _workplace() as work:
+    with workplace() as work:
         arms: list[tuple[str, str, int, Callable[[int], tuple[float, dict[str, Any]]]]] = [
             ("Penstock, 100,000 votes a batch", "one fsync a batch", many, lambda n: _penstock(work, n, every)),
             ("PostgreSQL, a function a vote", "one fsync a vote", few, _served(work, "postgres", False, every)),
@@ -46,9 +45,6 @@ def table1(*, quick: bool = False, may_install: bool = False) -> dict[str, Any]:
             ("Redis, a script a vote", "appendfsync everysec", few, _served(work, "redis", False, every)),
             ("Redis, 1,000 votes a script", "appendfsync everysec", some, _served(work, "redis", True, every)),
         ]
-        if may_install:
-            servers.need_postgres(True)
-            servers.need_redis(True)
         for name, durability, count, run in arms:
             try:
                 seconds, state = run(count)
@@ -120,11 +116,3 @@ def _served(work: Path, kind: str, by_thousands: bool, every: int) -> Callable[[
                 show.close()
 
     return run
-
-
-@contextmanager
-def _workplace() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="penstock-flow-") as directory:
-        work = Path(directory)
-        work.chmod(0o711)  # the servers' users pass through it to their own directories
-        yield work
