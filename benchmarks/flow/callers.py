@@ -1,6 +1,6 @@
 """Who calls beside a stream: so many calls a second, whatever becomes of those before; here or in another process.
 
-    python -m benchmarks.flow.callers DIRECTORY RATE SECONDS    as the other process; begins at a line on its input
+python -m benchmarks.flow.callers DIRECTORY RATE SECONDS    as the other process; begins at a line on its input
 """
 
 import json

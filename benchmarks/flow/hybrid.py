@@ -1,4 +1,4 @@
-"""Calls beside a stream: what they cost it, and how long they wait. S-Store mixes both (section 2.4), but measures it not.
+"""Calls beside a stream: what they cost it, and how long they wait. S-Store mixes both, and gives no figure.
 
 The stream runs batch after batch, as fast as it can, alone and then with so many calls a second beside it. A call waits
 for the batch that runs, and is answered when it is durable.
@@ -69,8 +69,8 @@ def _point(stream: _Stream, place: str, rate: int, seconds: float) -> dict[str, 
     }
     point["lost"] = 1 - point["beside_per_s"] / point["alone_per_s"]
     print(
-        f"{place:>16} {rate:8,} {point['made_per_s']:8,.0f} {point['alone_per_s']:15,.0f} {point['beside_per_s']:12,.0f}"
-        f" {point['lost']:6.0%} {batch_ms:12.1f} {p50:7.1f} {p99:8.1f} {point['p99_batches']:8.1f}"
+        f"{place:>16} {rate:8,} {point['made_per_s']:8,.0f} {point['alone_per_s']:15,.0f}"
+        f" {point['beside_per_s']:12,.0f} {point['lost']:6.0%} {batch_ms:12.1f} {p50:7.1f} {p99:8.1f} {point['p99_batches']:8.1f}"
     )
     return point
 

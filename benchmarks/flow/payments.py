@@ -1,7 +1,7 @@
 """Payments that are added to a window and summed, in three ways: a window, tables kept by hand, and SQL.
 
-    rows    the last hundred payments, of all cards; they enter `slide` at a time
-    time    the payments of a card in the last ten minutes; a payment a millisecond
+rows    the last hundred payments, of all cards; they enter `slide` at a time
+time    the payments of a card in the last ten minutes; a payment a millisecond
 """
 
 from collections import deque
