@@ -68,10 +68,9 @@ def _point(stream: _Stream, place: str, rate: int, seconds: float) -> dict[str, 
         "p99_batches": p99 / batch_ms,
     }
     point["lost"] = 1 - point["beside_per_s"] / point["alone_per_s"]
-    print(
-        f"{place:>16} {rate:8,} {point['made_per_s']:8,.0f} {point['alone_per_s']:15,.0f}"
-        f" {point['beside_per_s']:12,.0f} {point['lost']:6.0%} {batch_ms:12.1f} {p50:7.1f} {p99:8.1f} {point['p99_batches']:8.1f}"
-    )
+    print(f"{place:>16} {rate:8,} {point['made_per_s']:8,.0f} {point['alone_per_s']:15,.0f}", end="")
+    print(f" {point['beside_per_s']:12,.0f} {point['lost']:6.0%} {batch_ms:12.1f} {p50:7.1f} {p99:8.1f}", end="")
+    print(f" {point['p99_batches']:8.1f}")
     return point
 
 

@@ -18,7 +18,7 @@ from benchmarks.flow.steps import chain, hold_against_python, seen, starts
 from penstock import App
 
 Log = Literal["input", "changes"]
-LENGTHS = (1, 4, 7, 10)
+LENGTHS = (1, 4, 10)
 BATCH = 100_000
 NEVER = 1 << 30  # snapshots
 

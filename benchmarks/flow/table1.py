@@ -58,7 +58,12 @@ def table1(*, quick: bool = False) -> dict[str, Any]:
     ours = rates.pop(rows[0].arm)
     for arm, rate in rates.items():
         print(f"{ours / rate:8.1f} times {arm}")
-    return {"every": every, "rows": [asdict(row) for row in rows], "ratios": {a: ours / r for a, r in rates.items()}}
+    return {
+        "every": every,
+        "durability": "as each says",
+        "rows": [asdict(row) for row in rows],
+        "ratios": {arm: ours / rate for arm, rate in rates.items()},
+    }
 
 
 def _votes(count: int) -> list[tuple[int, int]]:
