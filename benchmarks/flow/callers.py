@@ -83,6 +83,7 @@ def call_for(pay: Any, caller: Any, rate: int, seconds: float) -> list[float]:
 if __name__ == "__main__":
     app, event = bank()
     with app.connect(sys.argv[1]) as connection:
+        connection.call(event(id=0))  # warms up
         print("ready", flush=True)
         sys.stdin.readline()
         print(json.dumps(call_for(event, connection, int(sys.argv[2]), float(sys.argv[3]))), flush=True)

@@ -39,7 +39,9 @@ def experiment(*, quick: bool = False) -> dict[str, Any]:
             for place in ("thread", "other process"):
                 for rate in rates:
                     points.append(_point(stream, place, rate, seconds))
-            stream.hold_against_python(sum(point["calls"] for point in points))
+            # Each other process warms up by a call of its own.
+            others = sum(point["from"] != "thread" for point in points)
+            stream.hold_against_python(1 + others + sum(point["calls"] for point in points))
         finally:
             stream.db.close()
     return {"batch": batch, "durability": "one fsync a batch, and one for calls that wait together", "points": points}
@@ -103,7 +105,7 @@ class _Stream:
         rows, found = self.db.table("Account"), np.zeros(KEYS, np.int64)
         found[rows["id"].to_numpy()] = rows["balance"].to_numpy()
         assert (found == wanted).all(), "a balance differs from the plain sum"
-        assert sum(rows["calls"].to_pylist()) == calls + 1, "a call was lost, or ran twice"
+        assert sum(rows["calls"].to_pylist()) == calls, "a call was lost, or ran twice"
 
 
 @contextmanager

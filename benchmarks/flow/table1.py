@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 import time
 from collections.abc import Callable
@@ -30,7 +31,8 @@ class Row:
 
 def table1(*, quick: bool = False) -> dict[str, Any]:
     every = 1_000 if quick else leaderboard.EVERY
-    many, some, few = (4_000, 2_000, 500) if quick else (1_000_000, 50_000, 10_000)
+    many, some, few = (4_000, 2_000, 500) if quick else (500_000, 20_000, 5_000)
+    wanted = _wanted({many, some, few}, every)
     rows = []
     with workplace() as work:
         arms: list[tuple[str, str, int, Callable[[int], tuple[float, dict[str, Any]]]]] = [
@@ -48,7 +50,7 @@ def table1(*, quick: bool = False) -> dict[str, Any]:
         for name, durability, count, run in arms:
             try:
                 seconds, state = run(count)
-                row = Row(name, durability, count, count / seconds, state == _wanted(count, every))
+                row = Row(name, durability, count, count / seconds, state == wanted[count])
             except CannotRun as error:
                 row = Row(name, durability, count, None, None, str(error))
             rows.append(row)
@@ -75,11 +77,14 @@ def _votes(count: int) -> list[tuple[int, int]]:
     return out
 
 
-def _wanted(count: int, every: int) -> dict[str, Any]:
-    hand = leaderboard.ByHand(every=every)
-    for phone, contestant in _votes(count):
+def _wanted(counts: set[int], every: int) -> dict[int, dict[str, Any]]:
+    """The plain loop's state after so many votes."""
+    hand, found = leaderboard.ByHand(every=every), {}
+    for number, (phone, contestant) in enumerate(_votes(max(counts)), 1):
         hand.vote(phone, contestant)
-    return state_of(hand)
+        if number in counts:
+            found[number] = copy.deepcopy(state_of(hand))
+    return found
 
 
 def _penstock(work: Path, count: int, every: int) -> tuple[float, dict[str, Any]]:
