@@ -9,8 +9,9 @@
     python -m benchmarks.flow all --json flow.json --plot docs/figures
     python -m benchmarks.flow page flow.json
 
-    shows      the talent show in PostgreSQL and in Redis      payments    a window of payments, in three ways
-    steps      chains of transactions, of any length           callers     who calls beside a stream
+    shows      the talent show in PostgreSQL and in Redis      driven      and as a client's calls
+    payments   a window of payments, in three ways             steps       chains of transactions, of any length
+    callers    who calls beside a stream                       places      a directory to work in, PostgreSQL there
     draw       pictures                                        page        the tables of docs/FLOW.md
 
 Each arm of an experiment does the same work on the same events, one arm after the other in one run, and its result is

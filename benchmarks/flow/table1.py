@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.flow import driven
 from benchmarks.flow.places import workplace
 from benchmarks.flow.shows import Postgres, Redis, of_penstock, state_of
 from benchmarks.pipeline import servers
@@ -32,11 +33,13 @@ class Row:
 def table1(*, quick: bool = False) -> dict[str, Any]:
     every = 1_000 if quick else leaderboard.EVERY
     many, some, few = (4_000, 2_000, 500) if quick else (500_000, 20_000, 5_000)
-    wanted = _wanted({many, some, few}, every)
+    wanted = _wanted({many, some, few, few // 10}, every)
     rows = []
     with workplace() as work:
         arms: list[tuple[str, str, int, Callable[[int], tuple[float, dict[str, Any]]]]] = [
             ("Penstock, 100,000 votes a batch", "one fsync a batch", many, lambda n: _penstock(work, n, every)),
+            ("Penstock, a call a vote", "in memory", few, lambda n: _called(None, n, every)),
+            ("Penstock, a call a step, socket", "one fsync a call", few // 10, lambda n: _called(work, n, every)),
             ("PostgreSQL, a function a vote", "one fsync a vote", few, _served(work, "postgres", False, every)),
             (
                 "PostgreSQL, 1,000 votes a transaction",
@@ -104,6 +107,25 @@ def _penstock(work: Path, count: int, every: int) -> tuple[float, dict[str, Any]
         for batch in batches:
             db.run(batch)
         return time.perf_counter() - begun, of_penstock(db)
+
+
+def _called(work: Path | None, count: int, every: int) -> tuple[float, dict[str, Any]]:
+    """One call after the other: of the vote, which causes the rest; or, through the socket, of each procedure."""
+    app, by_steps = driven.show(every) if work else (leaderboard.app(every=every), None)
+    votes, vote = _votes(count), next(iter(bind(app, leaderboard.batch(0))))
+    with app.open(work / "called", calls=True) if work else app.open() as db:
+        db.load("Contestant", leaderboard.tables()["Contestant"])
+        caller = app.connect(work / "called") if work else db
+        begun = time.perf_counter()
+        for ts, (phone, contestant) in enumerate(votes):
+            if by_steps:
+                by_steps(caller, ts, phone, contestant)
+            else:
+                caller.call(vote(ts=ts, id=ts, phone=phone, contestant=contestant))
+        seconds = time.perf_counter() - begun
+        if work:
+            caller.close()
+        return seconds, of_penstock(db)
 
 
 def _served(work: Path, kind: str, by_thousands: bool, every: int) -> Callable[[int], tuple[float, dict[str, Any]]]:
