@@ -10,6 +10,7 @@
 #   make check        lint, format and types
 #   make fmt          rewrite the code in the project's format
 #   make bench        measure the engine alone, then pipelines: Penstock and its peers, to bench.json and bench.png
+#   make bench-flow   transactions that cause each other, windows, calls: the figures of docs/FLOW.md, in bench-flow/
 #   make bench-paper  how batches are scheduled: the papers' figures drawn again, in bench-paper/
 #   make docs         the documentation as a site, in site/; a broken link fails
 #   make clean        remove the environment, caches and builds
@@ -44,7 +45,7 @@ NEED_JAVA = @java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
 	if [ "$${major:-0}" -lt 17 ]; then \
 	    echo "make $@ runs Spark, which needs Java 17 or newer, and found $${major:-none}; install one (Debian and Ubuntu: apt install openjdk-17-jre-headless) or set JAVA_HOME$(1)" >&2; exit 1; fi
 
-.PHONY: help demo test test-quick test-long sweep simulate check fmt bench bench-paper docs clean
+.PHONY: help demo test test-quick test-long sweep simulate check fmt bench bench-flow bench-paper docs clean
 
 help:
 	@sed -n 's/^#   make /make /p' Makefile
@@ -84,6 +85,9 @@ bench: $(PEERS)
 	"$(BIN)/penstock" bench sl
 	"$(BIN)/penstock" bench sl --keys str
 	$(RUN) benchmarks.pipeline --install --all --json bench.json --plot bench.png
+
+bench-flow: $(PEERS)
+	$(RUN) benchmarks.flow all --install --json bench-flow/flow.json --plot bench-flow
 
 bench-paper: $(PLOT)
 	$(RUN) benchmarks.schedulers figures --out bench-paper

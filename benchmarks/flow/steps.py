@@ -1,5 +1,6 @@
 """Chains of transactions, of any length: step k writes a record of its own table and causes step k + 1."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -66,3 +67,19 @@ def _transaction(app: ps.App, k: int, table: Any, event: Any, following: Any, *,
 def starts(count: int, first: int = 0, seed: int = 1) -> pa.Table:
     rng = np.random.default_rng((seed, first))
     return pa.table({"ts": np.arange(first, first + count), "key": rng.integers(0, KEYS, count)})
+
+
+def seen(db: Any, length: int) -> list[Any]:
+    """How often each step has run for each key."""
+    out = []
+    for k in range(length + 1):
+        rows, times = db.table(f"Seen{k}"), np.zeros(KEYS, np.int64)
+        times[rows["key"].to_numpy()] = rows["times"].to_numpy()
+        out.append(times)
+    return out
+
+
+def hold_against_python(found: list[Any], given: Iterable[pa.Table]) -> None:
+    wanted = np.bincount(np.concatenate([one["key"].to_numpy() for one in given]), minlength=KEYS)
+    for k, times in enumerate(found):
+        assert (times == wanted).all(), f"step {k} has run other than a plain loop says"

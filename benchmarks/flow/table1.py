@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.flow import driven
+from benchmarks.flow.places import workplace
 from benchmarks.flow.shows import Postgres, Redis, of_penstock, state_of
 from benchmarks.pipeline import servers
 from benchmarks.pipeline.peers import CannotRun
@@ -29,13 +30,16 @@ class Row:
     note: str = ""
 
 
-def table1(*, quick: bool = False, may_install: bool = False) -> dict[str, Any]:
+def table1(*, quick: bool = False) -> dict[str, Any]:
     every = 1_000 if quick else leaderboard.EVERY
-    many, some, few = (4_000, 2_000, 500) if quick else (1_000_000, 50_000, 10_000)
+    many, some, few = (4_000, 2_000, 500) if quick else (500_000, 20_000, 5_000)
+    wanted = _wanted({many, some, few, few // 10}, every)
     rows = []
-    with _workplace() as work:
+    with workplace() as work:
         arms: list[tuple[str, str, int, Callable[[int], tuple[float, dict[str, Any]]]]] = [
             ("Penstock, 100,000 votes a batch", "one fsync a batch", many, lambda n: _penstock(work, n, every)),
+            ("Penstock, a call a vote", "in memory", few, lambda n: _called(None, n, every)),
+            ("Penstock, a call a step, socket", "one fsync a call", few // 10, lambda n: _called(work, n, every)),
             ("PostgreSQL, a function a vote", "one fsync a vote", few, _served(work, "postgres", False, every)),
             (
                 "PostgreSQL, 1,000 votes a transaction",
@@ -46,13 +50,10 @@ def table1(*, quick: bool = False, may_install: bool = False) -> dict[str, Any]:
             ("Redis, a script a vote", "appendfsync everysec", few, _served(work, "redis", False, every)),
             ("Redis, 1,000 votes a script", "appendfsync everysec", some, _served(work, "redis", True, every)),
         ]
-        if may_install:
-            servers.need_postgres(True)
-            servers.need_redis(True)
         for name, durability, count, run in arms:
             try:
                 seconds, state = run(count)
-                row = Row(name, durability, count, count / seconds, state == _wanted(count, every))
+                row = Row(name, durability, count, count / seconds, state == wanted[count])
             except CannotRun as error:
                 row = Row(name, durability, count, None, None, str(error))
             rows.append(row)
@@ -62,7 +63,12 @@ def table1(*, quick: bool = False, may_install: bool = False) -> dict[str, Any]:
     ours = rates.pop(rows[0].arm)
     for arm, rate in rates.items():
         print(f"{ours / rate:8.1f} times {arm}")
-    return {"every": every, "rows": [asdict(row) for row in rows], "ratios": {a: ours / r for a, r in rates.items()}}
+    return {
+        "every": every,
+        "durability": "as each says",
+        "rows": [asdict(row) for row in rows],
+        "ratios": {arm: ours / rate for arm, rate in rates.items()},
+    }
 
 
 def _votes(count: int) -> list[tuple[int, int]]:
@@ -74,11 +80,14 @@ def _votes(count: int) -> list[tuple[int, int]]:
     return out
 
 
-def _wanted(count: int, every: int) -> dict[str, Any]:
-    hand = leaderboard.ByHand(every=every)
-    for phone, contestant in _votes(count):
+def _wanted(counts: set[int], every: int) -> dict[int, dict[str, Any]]:
+    """The plain loop's state after so many votes."""
+    hand, found = leaderboard.ByHand(every=every), {}
+    for number, (phone, contestant) in enumerate(_votes(max(counts)), 1):
         hand.vote(phone, contestant)
-    return state_of(hand)
+        if number in counts:
+            found[number] = copy.deepcopy(state_of(hand))
+    return found
 
 
 def _penstock(work: Path, count: int, every: int) -> tuple[float, dict[str, Any]]:
@@ -98,6 +107,25 @@ def _penstock(work: Path, count: int, every: int) -> tuple[float, dict[str, Any]
         for batch in batches:
             db.run(batch)
         return time.perf_counter() - begun, of_penstock(db)
+
+
+def _called(work: Path | None, count: int, every: int) -> tuple[float, dict[str, Any]]:
+    """One call after the other: of the vote, which causes the rest; or, through the socket, of each procedure."""
+    app, by_steps = driven.show(every) if work else (leaderboard.app(every=every), None)
+    votes, vote = _votes(count), next(iter(bind(app, leaderboard.batch(0))))
+    with app.open(work / "called", calls=True) if work else app.open() as db:
+        db.load("Contestant", leaderboard.tables()["Contestant"])
+        caller = app.connect(work / "called") if work else db
+        begun = time.perf_counter()
+        for ts, (phone, contestant) in enumerate(votes):
+            if by_steps:
+                by_steps(caller, ts, phone, contestant)
+            else:
+                caller.call(vote(ts=ts, id=ts, phone=phone, contestant=contestant))
+        seconds = time.perf_counter() - begun
+        if work:
+            caller.close()
+        return seconds, of_penstock(db)
 
 
 def _served(work: Path, kind: str, by_thousands: bool, every: int) -> Callable[[int], tuple[float, dict[str, Any]]]:
@@ -120,11 +148,3 @@ def _served(work: Path, kind: str, by_thousands: bool, every: int) -> Callable[[
                 show.close()
 
     return run
-
-
-@contextmanager
-def _workplace() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="penstock-flow-") as directory:
-        work = Path(directory)
-        work.chmod(0o711)  # the servers' users pass through it to their own directories
-        yield work

@@ -171,7 +171,7 @@ class Calls:
         reports: list[BatchReport] = []
         try:
             self._versions.wait_for_turn()
-            with self._gate.writing():
+            with self._gate.calling():
                 group = self._take()
                 self._run(group, own, reports)
         except BaseException as error:

@@ -1,13 +1,13 @@
-"""Who may touch a database: one writer at a time, readers between two batches.
+"""Who may touch a database: one writer at a time; readers, and calls, between two batches.
 
 A reader waits at the turnstile, and the writer has to pass it before each batch: so a writer that never
-rests still lets readers in, and a reader waits for one batch at most.
+rests still lets readers in, and a reader waits for one batch at most. Calls come in as readers do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from penstock.commit.disk import Disk
 from penstock.errors import StateError
@@ -35,6 +35,10 @@ class Gate:
         with self._turnstile, self._lock:
             self._refuse_unusable()
             yield
+
+    def calling(self) -> AbstractContextManager[None]:
+        """They write, but must not wait until a stream rests."""
+        return self.reading()
 
     @contextmanager
     def closing(self) -> Iterator[bool]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.execute.flow_run import FlowRun
 from penstock.schedule.policy import Policy
 from penstock.testing import assert_same_outcomes, assert_same_tables, check
 
@@ -363,6 +364,16 @@ def test_more_than_queues_logs_and_rows_have_room_for() -> None:
         ps.require(e.at % 7 != 3, "seven")
 
     check(app, batches=[[Burst(ts=1, n=5_000), Burst(ts=2, n=3), Burst(ts=3, n=0)], [Burst(ts=4, n=300)]])
+
+
+def test_a_short_round_alone_in_its_batch_needs_no_more_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FlowRun, "grow", lambda self, what: pytest.fail("its kernel runs once more"))
+    with shop.open() as db:
+        for table, rows in LOAD.items():
+            db.load(table, rows)
+        items = ["x", "y"] * 4
+        out = db.run([Order(ts=1, id="o1", customer="k", items=items, quantities=[0] * 8, price=Decimal(3))])
+    assert out.num_rows > 10
 
 
 def test_too_many_events_abort_the_group_that_emits_them() -> None:

@@ -19,6 +19,9 @@ from penstock.state.lanes import dtype
 
 Lanes: TypeAlias = dict[str, Any]
 _QUEUE = 64  # events that a queue has room for at first
+# Rows that there is room for at first, beside two for each event. A kernel that finds none begins its round once more:
+# a batch of one event would run twice or three times.
+_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ def places(program: Program, batch: OrderedBatch) -> tuple[Any, Any]:
 class FlowRun:
     def __init__(self, program: Program, arguments: tuple[Argument, ...], batch: OrderedBatch, lanes: Lanes) -> None:
         self._program, (self._kind, self._pos) = program, places(program, batch)
-        rows = 2 * batch.count + 1
+        rows = 2 * batch.count + _ROWS
         self._rows = {a.name: np.zeros(rows, _dtype(a)) for a in arguments if a.owner in ("rows", "out")}
         self._fired = {a.name: np.zeros(_QUEUE, _dtype(a)) for a in arguments if a.owner == "fired"}
         self._counts = np.zeros(2, np.int64)  # timers that have run; and of those set on the way to the next event

@@ -106,6 +106,7 @@ class Kernel:
         self._fields = _fields(plan, self.layout.arguments, "event")
         self._queued = _fields(plan, self.layout.arguments, "queue")  # which may come from outside too, by a call
         self._returns = [(f"o{k}", f"h{k}", dtype(t)) for k, (_, t) in enumerate(plan.program.returns)]
+        self._uses_clock = plan.uses_clock  # which looks through all of it: not in every batch
         self._literals = pa.array(self.layout.literals, pa.string())
         self._log = _log(LOG_SIZE)
         self._scanned = _room_for_scans()
@@ -157,7 +158,7 @@ class Kernel:
                 field.put(lanes, given[field.event], tables)
             else:
                 lanes |= field.absent
-        if self.plan.uses_clock:
+        if self._uses_clock:
             lanes[CLOCK.name] = clocks(batch)
         for field in self._queued:
             if field.event in given:
