@@ -157,12 +157,17 @@ class Calls:
 
     def close(self) -> None:
         """Nobody answers them any more."""
-        for several in self._waiting.values():
+        waiting, self._waiting = self._waiting, {}
+        for several in waiting.values():
             for call in several:
                 error = StateError(self._not_yet(call))
                 error.committed = None
                 call.answer(None, error)
-        self._waiting.clear()
+
+    def stop_if_broken(self) -> None:
+        """Behind a failure: no version comes any more that those who wait could be answered by."""
+        if self._gate.broken:
+            self.close()
 
     # -- the leader ---------------------------------------------------------------------------
 
@@ -179,6 +184,7 @@ class Calls:
             if not isinstance(error, Exception):
                 raise
         finally:
+            self.stop_if_broken()
             self._hand_over(own)
         for report in reports:
             observe.publish(report)
@@ -295,8 +301,9 @@ class Calls:
             raise
 
     def _not_yet(self, call: Call) -> str:
+        how = "failed" if self._gate.broken else "was closed"
         return (
-            f"the database of app '{self._versions.program.name}' was closed before the time of event "
+            f"the database of app '{self._versions.program.name}' {how} before the time of event "
             f"'{call.taken.event.name}' came, which its watermark holds back; where it is kept in a directory it runs "
             "in its time, and the same id then gives its outcome"
         )

@@ -104,7 +104,11 @@ class Database:
                 return stored
             if _until is not None and self._versions.clock is not None and _until <= self._versions.clock:
                 return self.program.outcomes().empty_table()
-            pending = self._versions.run(batch, request, policy)
+            try:
+                pending = self._versions.run(batch, request, policy)
+            except BaseException:
+                self._calls.stop_if_broken()
+                raise
         try:
             observe.publish(pending.report)
         except BaseException as error:  # Ctrl-C: what subscribers raise goes no further
