@@ -24,7 +24,8 @@ def draw(name: str, report: dict[str, Any], path: Path) -> None:
         axes.grid(axis="y", color="#dddddd", linewidth=0.7)
         axes.set_axisbelow(True)
         axes.tick_params(labelsize=8)
-    figure.supxlabel(f"{report['machine']}; {found['durability']}", fontsize=6, color=GREY, x=0.01, ha="left")
+    where = f"{report['machine']}\n{found['durability']}"
+    figure.supxlabel(where, fontsize=6, color=GREY, x=0.01, ha="left")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 
