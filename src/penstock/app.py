@@ -13,7 +13,7 @@ from penstock.check.scrub import SCRUB
 from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk
 from penstock.declare.app import Declarations, decimal, id_, order
 from penstock.declare.objects import EventType, F, Rows, Table, Window
-from penstock.errors import InputError
+from penstock.errors import DeclarationError, InputError
 from penstock.execute.reference import Reference
 from penstock.execute.request import KeptSteps
 from penstock.plan.build import Lowered, LoweredCheck, agree, build, lower_check, lower_transaction, lower_trigger
@@ -70,6 +70,8 @@ class App(Declarations):
 
     def window(
         self,
+        cls: None = None,
+        /,
         *,
         rows: int | None = None,
         time: int | datetime.timedelta | None = None,
@@ -78,11 +80,17 @@ class App(Declarations):
         """Declare a window: the last rows that one transaction has added, or those of the last while.
 
         Args:
+            cls: Not to be given: a window says how large it is, so its decorator is always called.
             rows: How many rows it shows.
             time: Or of which span up to the clock: a timedelta, or an int in the order's unit.
             slide: In which steps rows enter: so many at once, or at each multiple of this span. Without it each row
                 enters as it is added.
         """
+        if cls is not None:
+            raise DeclarationError(
+                f"window '{getattr(cls, '__name__', cls)}': say how large it is: @app.window(rows=100), or "
+                "@app.window(time=timedelta(minutes=10))"
+            )
 
         def declare(cls: type[T]) -> type[WindowType[T]]:
             definition = self._add_window(cls, rows=rows, time=time, slide=slide)

@@ -33,7 +33,7 @@ from penstock import observe
 from penstock.calls import AHEAD_S, Answer, Calls, notes_of
 from penstock.check.findings import Finding
 from penstock.declare.model import TableDef, timers_of
-from penstock.declare.objects import Batch, Key, Rows, Table
+from penstock.declare.objects import Batch, Key, Rows, Table, Window
 from penstock.engine import BatchRun, EncodedBatch, Engine
 from penstock.errors import InputError, StateError, committing, tell_committed
 from penstock.execute import intake
@@ -564,6 +564,11 @@ class Database:
         name = table.definition.name if isinstance(table, Table) else table
         found = next((t for t in self.program.tables if t.name == name), None)
         if found is None:
+            if isinstance(table, Window):
+                raise InputError(
+                    f"app '{self.program.name}': {table!r} is no table, and is seen in the body of its transaction "
+                    "only; keep what others need in a table"
+                )
             names = ", ".join(t.name for t in self.program.tables)
             raise InputError(f"app '{self.program.name}' has no table {name!r}; it has {names}")
         return found

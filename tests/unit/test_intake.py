@@ -201,6 +201,7 @@ def test_unknown_events_are_refused() -> None:
     foreign = EventType(replace(TICK, fields=(Field("ts", INT),)))
     assert message({"Tock": []}) == "app 'app': 'Tock' is not an event of app 'app'; its events are All, Tick, Idle"
     assert "is not an event of app 'app'" in message([foreign(ts=1)])
+    assert message([foreign(ts=1)]).endswith("; if the app has declared it since, open the database again")
     assert message([Tick(ts=1), foreign(ts=1)]).startswith("event 1: 'Tick' is not an event")
     assert "event 'Idle' has no transaction" in message([EventType(IDLE)(ts=1)])
     assert "given twice" in message({Tick: [], "Tick": []})
@@ -212,7 +213,11 @@ def test_what_is_no_batch_is_refused(batch: Any) -> None:
 
 
 def test_items_that_are_no_events_are_refused() -> None:
-    assert message([Tick(ts=1), {"ts": 1}]).startswith("app 'app', event 1: {'ts': 1} is not an event")
+    assert message([Tick(ts=1), {"ts": 1}]) == (
+        "app 'app', event 1: {'ts': 1} is not an event; make one as All(ts=…, ...), or give all rows by their event: "
+        "db.run({All: [{…}]})"
+    )
+    assert message([3]).endswith("3 is not an event; make one as All(ts=…, ...)")
     assert "not int" in message({Tick: 3})
 
 
