@@ -176,7 +176,10 @@ class Database:
 
     def advance(self, t: int | datetime.datetime) -> pa.Table:
         """Set the clock: what is held back up to t and the timers up to t run now, as a version of its own; its
-        outcomes. With a watermark, what arrives at or below t from now on is late. Into the past it does nothing.
+        outcomes. Into the past it does nothing.
+
+        It takes the silence up to t for the truth: with a watermark, what arrives at or below t from now on is late;
+        without one it runs, but behind the timers that have run. Give a t before which nothing more can come.
 
         t: a value of ts.
         """
@@ -236,7 +239,8 @@ class Database:
         self._scheduler.warm()
 
     def load(self, table: Table | str, rows: Rows) -> None:
-        """Fill a table: rows or an Arrow table. A key that is there already is refused."""
+        """Fill a table: rows or an Arrow table. A key that is there already is refused. Checks are not asked: they
+        are for what transactions write."""
         definition = self._definition(table)
         with self._gate.writing():
             self._go_back()
