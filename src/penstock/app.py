@@ -13,7 +13,7 @@ from penstock.check.scrub import SCRUB
 from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk
 from penstock.declare.app import Declarations, decimal, id_, order
 from penstock.declare.objects import EventType, F, Rows, Table, Window
-from penstock.errors import InputError
+from penstock.errors import DeclarationError, InputError
 from penstock.execute.reference import Reference
 from penstock.execute.request import KeptSteps
 from penstock.plan.build import Lowered, LoweredCheck, agree, build, lower_check, lower_transaction, lower_trigger
@@ -70,6 +70,8 @@ class App(Declarations):
 
     def window(
         self,
+        cls: None = None,
+        /,
         *,
         rows: int | None = None,
         time: int | datetime.timedelta | None = None,
@@ -78,11 +80,17 @@ class App(Declarations):
         """Declare a window: the last rows that one transaction has added, or those of the last while.
 
         Args:
+            cls: Not to be given: a window says how large it is, so its decorator is always called.
             rows: How many rows it shows.
             time: Or of which span up to the clock: a timedelta, or an int in the order's unit.
             slide: In which steps rows enter: so many at once, or at each multiple of this span. Without it each row
                 enters as it is added.
         """
+        if cls is not None:
+            raise DeclarationError(
+                f"window '{getattr(cls, '__name__', cls)}': say how large it is: @app.window(rows=100), or "
+                "@app.window(time=timedelta(minutes=10))"
+            )
 
         def declare(cls: type[T]) -> type[WindowType[T]]:
             definition = self._add_window(cls, rows=rows, time=time, slide=slide)
@@ -113,7 +121,8 @@ class App(Declarations):
     def transaction(
         self, function: Any = None, /, *, nested: bool = False, batch: Literal["ts"] | int | None = None
     ) -> Any:
-        """Declare what an event does. The function stays as it is, to be called and debugged as plain Python.
+        """Declare what an event does. The function stays as it is. Called by itself it reaches no records, but
+        `app.reference()` runs it as plain Python, where a breakpoint stops (`python -m pdb`).
 
         Args:
             function: Of one event, `def transfer(e: Transfer)`, or of several, `def settle(trades: list[Trade])`.
@@ -246,10 +255,13 @@ class App(Declarations):
             trigger: As `DataStreamWriter.trigger` takes it. A query with availableNow runs at its end what is held.
             name: The query's name.
             outputs: Event that is emitted, and that no transaction takes -> a directory for Parquet files, one a batch.
+                An event that is left out goes to no file; the logger `penstock` warns of it.
             calls: Whether other processes of the machine that the engine runs on may call (`connect`) while the query
                 runs. Outcomes of calls go to the files, too; a function gets those of the stream.
             idle: When no data has come for so long, the clock goes on to the wall clock minus the watermark, and what
-                is held or waits up to there runs: "30 seconds". For datetimes.
+                is held or waits up to there runs: "30 seconds". For datetimes. What comes afterwards with an older ts
+                is late (without a watermark: behind timers that have run). So choose it longer than the longest outage
+                after which a producer catches up with its backlog, or leave it off.
             options: As `open` takes them.
         """
         from penstock.spark import start
@@ -278,7 +290,8 @@ class App(Declarations):
     def load(
         self, table: Table | str, rows: Rows | DataFrame, *, state: str | os.PathLike[str], **options: Any
     ) -> None:
-        """Fill a table of a state directory: rows, Arrow or a DataFrame."""
+        """Fill a table of a state directory: rows, Arrow or a DataFrame. Checks are not asked: they are for what
+        transactions write."""
         from penstock.spark import start
 
         start.load(self.plan, table, rows, state=state, **options)

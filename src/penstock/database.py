@@ -30,7 +30,7 @@ from penstock import observe
 from penstock.calls import Calls
 from penstock.check.findings import Finding
 from penstock.declare.model import TableDef, timers_of
-from penstock.declare.objects import Batch, Key, Rows, Table
+from penstock.declare.objects import Batch, Key, Rows, Table, Window
 from penstock.engine import Engine
 from penstock.errors import InputError, StateError, tell_committed
 from penstock.execute import intake
@@ -118,7 +118,10 @@ class Database:
 
     def advance(self, t: int | datetime.datetime) -> pa.Table:
         """Set the clock: what is held back up to t and the timers up to t run now, as a version of its own; its
-        outcomes. With a watermark, what arrives at or below t from now on is late. Into the past it does nothing.
+        outcomes. Into the past it does nothing.
+
+        It takes the silence up to t for the truth: with a watermark, what arrives at or below t from now on is late;
+        without one it runs, but behind the timers that have run. Give a t before which nothing more can come.
 
         t: a value of ts.
         """
@@ -175,7 +178,8 @@ class Database:
         self._scheduler.warm()
 
     def load(self, table: Table | str, rows: Rows) -> None:
-        """Fill a table: rows or an Arrow table. A key that is there already is refused."""
+        """Fill a table: rows or an Arrow table. A key that is there already is refused. Checks are not asked: they
+        are for what transactions write."""
         definition = self._definition(table)
         with self._gate.writing():
             self._versions.load(definition, rows)
@@ -348,6 +352,11 @@ class Database:
         name = table.definition.name if isinstance(table, Table) else table
         found = next((t for t in self.program.tables if t.name == name), None)
         if found is None:
+            if isinstance(table, Window):
+                raise InputError(
+                    f"app '{self.program.name}': {table!r} is no table, and is seen in the body of its transaction "
+                    "only; keep what others need in a table"
+                )
             names = ", ".join(t.name for t in self.program.tables)
             raise InputError(f"app '{self.program.name}' has no table {name!r}; it has {names}")
         return found

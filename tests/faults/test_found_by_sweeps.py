@@ -27,6 +27,7 @@ from penstock.state.table import TableState
 from penstock.state.tables import Tables
 from penstock.store.durable import DurableStore
 from penstock.testing import assert_same_outcomes, assert_same_tables
+from penstock.versions import Versions
 
 pytestmark = pytest.mark.faults
 
@@ -170,7 +171,7 @@ def test_errors_that_are_kept_hold_no_files_open(path: Path) -> None:
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 def test_a_batch_that_ran_and_was_not_committed_is_not_seen(error: type[BaseException], filled: Any) -> None:
     for db in (filled, _in_memory()):
-        with call_in(Database._execute, "return PendingBatch", error).watching(), pytest.raises(error) as raised:
+        with call_in(Versions._execute, "return PendingBatch", error).watching(), pytest.raises(error) as raised:
             db.run(batch(0), id=0)
         assert getattr(raised.value, "committed", False) is False
         for ask in (lambda db=db: db.table(Account), lambda db=db: db.run(batch(0), id=0)):
@@ -189,7 +190,7 @@ def test_a_batch_that_was_run_ahead_is_not_seen_where_going_back_is_interrupted(
         db.load(Account, ROWS)
         run_ahead(db, "ahead", 0, 1)
         with (
-            call_in(Database._go_back, "self._store.recover()", MemoryError).watching(),
+            call_in(Versions.go_back, "self._store.recover()", MemoryError).watching(),
             pytest.raises(MemoryError),
         ):
             run(db, "ahead", 0)

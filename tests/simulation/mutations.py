@@ -14,10 +14,10 @@ import pytest
 
 from penstock import gate
 from penstock.commit import index, journal, lock, recover, retain, scan
-from penstock.database import Database
 from penstock.publish import files
 from penstock.store import durable as store
 from penstock.store import replay
+from penstock.versions import Versions
 from simulation.disk import SimulatedDisk
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -153,11 +153,11 @@ def a_batch_that_is_sent_again_runs_again(patch: pytest.MonkeyPatch) -> None:
 @mutation
 def a_wrong_guess_stays_in_memory(patch: pytest.MonkeyPatch) -> None:
     def go_back(self: Any) -> None:
-        ahead, self._pending = self._pending, None
+        ahead, self.pending = self.pending, None
         if ahead is not None:
             self._store.forget(ahead.stored)
 
-    patch.setattr(Database, "_go_back", go_back)
+    patch.setattr(Versions, "go_back", go_back)
 
 
 @mutation

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -72,6 +73,49 @@ def test_run_shows_each_batch_and_says_what_it_came_to(stream: tuple[Any, list[s
     assert (again["batches"], again["events"]) == (0, 0)
     code, out, err = finish(penstock("query", "state", "select count(*) as n from account", "--json", cwd=tmp_path))
     assert json.loads(out) == {"version": 4, "rows": [{"n": bank.ACCOUNTS}]}
+
+
+METER = """
+import penstock as ps
+
+app = ps.App("meter")
+
+@app.event
+class Read:
+    ts: int = ps.order()
+    id: int = ps.id()
+    amount: int
+
+@app.event
+class Alert:
+    amount: int
+
+@app.event
+class Bill:
+    amount: int
+
+@app.transaction
+def read(e: Read) -> None:
+    if e.amount > 50:
+        ps.emit(Alert(amount=e.amount))
+    ps.emit(Bill(amount=e.amount))
+"""
+
+
+def test_run_writes_outputs_and_warns_of_those_that_go_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "meter.py").write_text(METER)
+    (tmp_path / "in").mkdir()
+    some = [{"ts": n, "id": n, "amount": 40 + n} for n in range(20)]
+    pq.write_table(pa.Table.from_pylist(some), tmp_path / "in" / "0.parquet")
+    words = ["run", "meter:app", "--input", "Read=in", "--state", "state", "--outcomes", "out", "--json"]
+    code, out, err = finish(penstock(*words, "--output", "Alert=alerts", cwd=tmp_path))
+    assert code == 0, err
+    assert err == (
+        "app 'meter' emits 'Bill', no transaction takes it, and outputs= does not name it: it goes to no file; give "
+        "outputs={Bill: DIR} (penstock run: --output Bill=DIR)\n"
+    )
+    assert json.loads(out)["committed"] == 20
+    assert [row["amount"] for row in pq.read_table(tmp_path / "alerts").to_pylist()] == list(range(51, 60))
 
 
 def test_follow_takes_new_files_until_it_is_told_to_end(stream: tuple[Any, list[str]], tmp_path: Path) -> None:

@@ -207,15 +207,21 @@ def changed() -> tuple[ps.App, Any, Any]:
     return app, Read, Alert
 
 
-def test_a_query_whose_output_has_changed_goes_on(spark: Any, tmp_path: Path) -> None:
+def test_a_query_whose_output_has_changed_goes_on(spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     state, out, alerts = tmp_path / "state", tmp_path / "out", tmp_path / "alerts"
     put(tmp_path / "in", rows(300))
     given: dict[str, Any] = {"state": state, "outcomes": out, "trigger": NOW}
     finish(meter.start(sources(spark, "direct", tmp_path / "in"), **given))  # its alerts are in the log alone
+    warned = [record.getMessage() for record in caplog.records if record.name == "penstock"]
+    assert len(warned) == 1
+    assert "emits 'Alert', no transaction takes it" in warned[0]
+    assert "give outputs={Alert: DIR}" in warned[0]
+    caplog.clear()
     put(tmp_path / "in", rows(2))
     app, later, alert = changed()
     source = {later: ps.parquet(tmp_path / "in", files_per_batch=1)}
     finish(app.start(source, outputs={alert: alerts}, **given))
+    assert not [record for record in caplog.records if record.name == "penstock"]
     reference = meter.reference()
     reference.run([Read(**row) for row in rows(300)])
     first, second = sorted(alerts.glob("version-*.parquet"))

@@ -87,7 +87,8 @@ def test_every_failure_of_run_is_one_line(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     Path("in").mkdir()
     rest = ("--state", "state", "--outcomes", "out")
-    bank = "penstock.workloads.bank:app"
+    bank, flow = "penstock.workloads.bank:app", "orders:shop"
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
     for words, says in {
         ("nothing", "--input", "Deposit=in"): "'nothing' does not name an app; write MODULE:APP",
         ("no_such_module:app", "--input", "Deposit=in"): "there is no module 'no_such_module' here",
@@ -96,6 +97,10 @@ def test_every_failure_of_run_is_one_line(tmp_path: Path, monkeypatch: pytest.Mo
         (bank, "--input", "Bid=in"): "has no transaction for event Bid; it has Deposit, Transfer",
         (bank, "--input", "Deposit=no"): "event 'Deposit': there is no directory no",
         (bank, "--input", "Deposit=in", "--input", "Deposit=in"): "event 'Deposit' has two inputs",
+        (bank, "--input", "Deposit=in", "--output", "out"): "--output out is not EVENT=DIR, for example Event=out/",
+        (bank, "--input", "Deposit=in", "--output", "Bid=out"): "app 'bank' has no output Bid",
+        (flow, "--input", "Order=in", "--output", "Ship=out"): "takes; it has Shipped",
+        (flow, "--input", "Order=in", *("--output", "Shipped=out") * 2): "event 'Shipped' has two outputs",
     }.items():
         code, out, err = penstock("run", *words, *rest)
         assert (code, out) == (1, "")

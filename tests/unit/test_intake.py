@@ -204,6 +204,8 @@ def test_unknown_events_are_refused() -> None:
     assert message([Tick(ts=1), foreign(ts=1)]) == (
         "event 1: this 'Tick' is not an event of app 'app', whose 'Tick' has other fields; make it with that one"
     )
+    newer = EventType(replace(TICK, name="Newer"))
+    assert message([newer(ts=1)]).endswith("; if the app has declared it since, open the database again")
     assert "event 'Idle' has no transaction" in message([EventType(IDLE)(ts=1)])
     assert "given twice" in message({Tick: [], "Tick": []})
 
@@ -214,7 +216,11 @@ def test_what_is_no_batch_is_refused(batch: Any) -> None:
 
 
 def test_items_that_are_no_events_are_refused() -> None:
-    assert message([Tick(ts=1), {"ts": 1}]).startswith("app 'app', event 1: {'ts': 1} is not an event")
+    assert message([Tick(ts=1), {"ts": 1}]) == (
+        "app 'app', event 1: {'ts': 1} is not an event; make one as All(ts=…, ...), or give all rows by their event: "
+        "db.run({All: [{…}]})"
+    )
+    assert message([3]).endswith("3 is not an event; make one as All(ts=…, ...)")
     assert "not int" in message({Tick: 3})
 
 

@@ -11,6 +11,8 @@ and so that an error names a line of the page.
 """
 
 import ast
+import inspect
+import json
 import re
 import sys
 import types
@@ -20,6 +22,8 @@ from typing import Any
 
 import pytest
 
+import penstock as ps
+from penstock.database import Database
 from penstock.declare.kinds import COLUMNS
 
 ROOT = Path(__file__).parents[2]
@@ -116,6 +120,21 @@ BESIDE = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.
 def test_links_lead_somewhere(page: Path) -> None:
     wrong = [target for target in LINK.findall(page.read_text()) if not (page.parent / target).exists()]
     assert not wrong
+
+
+def test_the_api_page_names_every_option() -> None:
+    """The block that can be read without the built site has each parameter, with its default."""
+    (block,) = re.findall(
+        r"^## The options.*?```text\n(.*?)```", (ROOT / "docs" / "API.md").read_text(), re.DOTALL | re.M
+    )
+    for owner, name, text in re.findall(r"^(app|db)\.(\w+)(\(.*?)(?=^app|^db|\Z)", block, re.DOTALL | re.M):
+        given = inspect.signature(getattr({"app": ps.App, "db": Database}[owner], name)).parameters.values()
+        for one in given:
+            if one.name == "self" or one.name.startswith("_"):
+                continue
+            default = json.dumps(one.default) if isinstance(one.default, str) else one.default
+            form = one.name if one.default is one.empty else f"{one.name}={default}"
+            assert re.search(rf"(?<!\w){re.escape(form)}(?!\w)", text), f"{owner}.{name} has {form}"
 
 
 def test_the_api_page_names_every_type() -> None:

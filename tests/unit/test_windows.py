@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock import DeclarationError, Policy, StateError
+from penstock import App, DeclarationError, InputError, Policy, StateError
 from penstock.testing import check
 
 hand = ps.App("hand")
@@ -477,6 +477,13 @@ def test_what_a_body_cannot_do_with_a_window_is_refused_with_words() -> None:
     def used(e: Put):
         x = Other.add(n=1)  # noqa: F841
 
+    def where(e: Put):
+        for row in Kept[e.key].where(n=1):
+            Other.add(n=row.n)
+
+    def top(e: Put):
+        x = Other.top(1, by="n")  # noqa: F841
+
     for function, what in (
         (keyless, r"one window a key; name it: Kept\[key\]"),
         (keyed, "has no key"),
@@ -495,8 +502,28 @@ def test_what_a_body_cannot_do_with_a_window_is_refused_with_words() -> None:
         (changing, "are only read"),
         (either, "cannot be chosen by a condition"),
         (used, "add is a statement of its own"),
+        (where, "window 'Kept' has no 'where'; loop over the window, with an if in the loop"),
+        (top, "no method 'top'; use add, .* or a loop over its rows"),
     ):
         _refused(what, function, app)
+
+
+def test_a_window_says_how_large_it_is() -> None:
+    app = App("app")
+    with pytest.raises(DeclarationError, match=r"window 'Last': say how large it is: @app.window\(rows=100\)"):
+
+        @app.window
+        class Last:
+            n: int
+
+
+def test_a_window_is_no_table_to_be_read() -> None:
+    app, _, Kept, _ = _app()
+    with (
+        app.open() as db,
+        pytest.raises(InputError, match=r"<window Kept> is no table, .* keep what others need in a table"),
+    ):
+        db.table(Kept)
 
 
 def test_a_window_has_one_owner() -> None:

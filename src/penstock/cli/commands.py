@@ -147,6 +147,12 @@ def run(
     ],
     state: Annotated[Path, typer.Option(metavar="DIR", help="The durable directory: state, log, checkpoint.")],
     outcomes: Annotated[Path, typer.Option(metavar="DIR", help="Where outcomes are written, as Parquet files.")],
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output", metavar="EVENT=DIR", help="Where an event goes that no transaction takes, as files; repeat it."
+        ),
+    ] = None,
     watermark: Annotated[
         str | None,
         typer.Option(help='Hold back for event order across batches: "5 seconds", or a number if ts is an int.'),
@@ -158,14 +164,15 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end and nothing else.")] = False,
 ) -> None:
     """Run an app over Parquet files on local Spark: exactly once, and again from where it stopped."""
-    from penstock.cli.pipeline import Pipeline, app_of, inputs_of, watermark_of
+    from penstock.cli.pipeline import Pipeline, app_of, inputs_of, outputs_of, watermark_of
     from penstock.cli.run import run_app
     from penstock.spark.session import need_spark
 
     found = app_of(app)
-    inputs = inputs_of(found, input)
+    inputs, outputs = inputs_of(found, input), outputs_of(found, output or [])
     need_spark()
-    run_app(Pipeline(found, inputs, state, outcomes, watermark_of(watermark), files_per_batch, follow), as_json=json)
+    pipeline = Pipeline(found, inputs, state, outcomes, watermark_of(watermark), files_per_batch, follow, outputs)
+    run_app(pipeline, as_json=json)
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """Pipeline: an app over directories of Parquet files, on a Spark session that is there.
 
-inputs ──ps.parquet──> app.start ──> state directory, outcomes directory
+inputs ──ps.parquet──> app.start ──> state directory, outcomes directory, a directory an output
                           └──observe.subscribe──> on_batch(report, seconds since the one before)
 """
 
@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -37,6 +37,7 @@ class Pipeline:
     watermark: str | int | None = None
     files_per_batch: int | None = None
     follow: bool = False
+    outputs: dict[str, str] = field(default_factory=dict)
 
     def run(self, on_batch: OnBatch) -> None:
         """Run until all there is has been read, or with `follow` until interrupted; then close the state."""
@@ -46,7 +47,12 @@ class Pipeline:
         trigger = {"processingTime": LOOK} if self.follow else {"availableNow": True}
         with _told(on_batch) as started, _interrupts() as interrupted:
             query = self.app.start(
-                sources, state=self.state, outcomes=self.outcomes, watermark=self.watermark, trigger=trigger
+                sources,
+                state=self.state,
+                outcomes=self.outcomes,
+                outputs=self.outputs,
+                watermark=self.watermark,
+                trigger=trigger,
             )
             started()
             try:
@@ -99,6 +105,25 @@ def inputs_of(app: App, texts: list[str]) -> dict[str, str]:
             raise InputError(f"event '{event}' has two inputs; put its files into one directory")
         if not Path(path).is_dir():
             raise InputError(f"event '{event}': there is no directory {path}; make it, or name another")
+        found[event] = path
+    return found
+
+
+def outputs_of(app: App, texts: list[str]) -> dict[str, str]:
+    """EVENT=DIR, checked against the app; a directory need not be there."""
+    known = [event.name for event in app.program.outputs()]
+    found: dict[str, str] = {}
+    for text in texts:
+        event, equals, path = text.partition("=")
+        if not (event and equals and path):
+            raise InputError(f"--output {text} is not EVENT=DIR, for example {known[0] if known else 'Event'}=out/")
+        if event not in known:
+            raise InputError(
+                f"app '{app.program.name}' has no output {event}: an output is an event that is emitted, and that no "
+                f"transaction takes; it has {', '.join(known) or 'none'}"
+            )
+        if event in found:
+            raise InputError(f"event '{event}' has two outputs; name one directory")
         found[event] = path
     return found
 

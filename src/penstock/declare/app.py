@@ -42,6 +42,8 @@ from penstock.errors import DeclarationError
 OUTCOME_COLUMNS = ("transaction", "ts", "id", "status", "reason", "version")
 # Bytes of a table's or an event's name: with what is put around it, a file's name has 255 at most.
 MAX_NAME = 200
+# What has a name that is taken: in a notebook, most often the same cell run twice.
+AGAIN = "rename one; in a notebook, run the cell that makes the App again, and this one after it"
 
 
 class _Key:
@@ -238,7 +240,7 @@ class Declarations:
         if not inspect.isfunction(function):
             raise DeclarationError(f"{where}: decorate a plain function")
         if any(t.name == function.__name__ for t in self.program.transactions):
-            raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'")
+            raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'; {AGAIN}")
         parameters = list(inspect.signature(function).parameters.values())
         if len(parameters) != 1 or parameters[0].annotation is inspect.Parameter.empty:
             raise DeclarationError(f"{where} takes one event, with its type: def {function.__name__}(e: Transfer)")
@@ -265,7 +267,7 @@ class Declarations:
         if not inspect.isfunction(function):
             raise DeclarationError(f"{where}: decorate a plain function")
         if any(t.name == function.__name__ for t in self.program.triggers):
-            raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'")
+            raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'; {AGAIN}")
         parameters = list(inspect.signature(function).parameters.values())
         if len(parameters) != 1 or parameters[0].annotation is inspect.Parameter.empty:
             raise DeclarationError(f"{where} takes one window: def {function.__name__}(w: Recent)")
@@ -303,7 +305,7 @@ class Declarations:
         program = self.program
         taken = [t.name for t in program.tables] + [e.name for e in program.events] + [w.name for w in program.windows]
         if name.lower() in {other.lower() for other in taken}:
-            raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'; rename one")
+            raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'; {AGAIN}")
 
 
 def _without_list(annotation: Any) -> tuple[Any, bool]:

@@ -64,6 +64,17 @@ def events(program: Program, batch: Any, *, sound: bool = False, called: bool = 
     return _from_events(program, list(batch))
 
 
+def _instead(program: Program, given: Any) -> str:
+    """How an event is made, by one of this app's own that has a place in time."""
+    own = next((one.event for one in program.transactions if one.event.order is not None), None)
+    if own is None:
+        return "no transaction of this app takes one that has a ps.order(); call one: db.call(...)"
+    made = f"make one as {own.name}({own.order}=…, ...)"
+    if isinstance(given, Mapping):
+        return f"{made}, or give all rows by their event: db.run({{{own.name}: [{{…}}]}})"
+    return made
+
+
 def called(program: Program, event: Any) -> EventBatch:
     """The event of one call: an event, or its name and a table of one row. Its ts may be null: it runs at the clock."""
     who = f"app '{program.name}'"
@@ -147,9 +158,7 @@ def _from_events(program: Program, batch: list[Any]) -> list[EventBatch]:
     found: dict[str, EventDef] = {}
     for i, event in enumerate(batch):
         if not isinstance(event, Event):
-            raise InputError(
-                f"app '{program.name}', event {i}: {event!r} is not an event; make one as Transfer(ts=1, ...)"
-            )
+            raise InputError(f"app '{program.name}', event {i}: {event!r} is not an event; {_instead(program, event)}")
         if event.definition.name not in found:
             found[event.definition.name] = _event(program, event.definition, f"event {i}")
             places[event.definition.name] = []
@@ -239,7 +248,10 @@ def _event(program: Program, who: Any, where: str, *, called: bool = False) -> E
         )
     if event is None:
         declared = ", ".join(e.name for e in program.events) or "none"
-        raise InputError(f"{where}: '{name}' is not an event of app '{program.name}'; its events are {declared}")
+        since = (
+            "; if the app has declared it since, open the database again" if isinstance(definition, EventDef) else ""
+        )
+        raise InputError(f"{where}: '{name}' is not an event of app '{program.name}'; its events are {declared}{since}")
     if event.order is None and not called:
         raise InputError(
             f"{where}: event '{name}' has no place in time, so it can only be emitted or called: db.call({name}(...)); "

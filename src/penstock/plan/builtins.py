@@ -120,6 +120,8 @@ def _abs(lo: Lowering, node: ast.Call) -> Val:
 
 def _len(lo: Lowering, node: ast.Call) -> Val:
     found = windows.length(lo, _only(lo, node))
+    if found is None and (table := names.table_of(lo, _only(lo, node))) is not None:
+        lo.body.refuse(node, f"a table has no len; count its records: sum(1 for r in {table.name})")
     return found or lo.value("len", INT, names.list_field(lo, _only(lo, node)), node=node)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import datetime
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.declare import objects
 from penstock.declare.types import BOOL, FLOAT, INT, Type
@@ -65,7 +65,7 @@ def call(lo: Lowering, node: ast.Call) -> Val:
     function = names.static(lo, node.func)
     row = builtins.find(function)
     if node.keywords and (isinstance(function, objects.Udf) or (row is not None and not row.named)):
-        lo.body.refuse(node, f"{ast.unparse(node.func)}: named arguments cannot be compiled here")
+        lo.body.refuse(node, f"{ast.unparse(node.func)}: named arguments cannot be compiled here{_instead(function)}")
     if row is not None:
         return builtins.call(lo, row, node)
     if isinstance(function, objects.Udf):
@@ -78,8 +78,20 @@ def call(lo: Lowering, node: ast.Call) -> Val:
     if function in (datetime.datetime, datetime.date):
         lo.body.refuse(node, f"'{what}' cannot be called here; make it a constant of the module, and name that")
     if isinstance(function, types.FunctionType):
-        lo.body.refuse(node, f"'{what}' is an ordinary function; mark it with @ps.udf (scalars in, scalar out)")
+        lo.body.refuse(
+            node,
+            f"'{what}' is an ordinary function; mark it with @ps.udf (scalars in, scalar out). What reads or writes "
+            "records is a transaction of its own: emit an event for it, and declare that with nested=True",
+        )
     lo.body.refuse(node, f"a call to '{what}' cannot be compiled; use {supported()}")
+
+
+def _instead(function: Any) -> str:
+    """What key= and default= of an extreme would have given."""
+    way = "top" if function is max else "bottom" if function is min else None
+    if way is None:
+        return ""
+    return f"; of a table, loop over its best: for r in Account.{way}(1, by=…), behind an assignment of the default"
 
 
 def _udf(lo: Lowering, function: objects.Udf, node: ast.Call) -> Val:

@@ -25,8 +25,10 @@ def any_value(lo: Lowering, node: ast.expr) -> Stated:
         case ast.Name(id=name) if name in lo.env:
             binding = lo.env[name]
             if isinstance(binding, Unassigned):
+                chosen = "; of a record that the loop chooses, keep the key in a name" if binding.in_loop else ""
                 lo.body.refuse(
-                    node, f"'{name}' may be unassigned here; assign it on every path, before line {binding.line}"
+                    node,
+                    f"'{name}' may be unassigned here; assign it on every path, before line {binding.line}{chosen}",
                 )
             if isinstance(binding, MemberRef):
                 lo.body.refuse(node, f"'{name}' is an event, not a value; name one of its fields")
@@ -279,7 +281,7 @@ def _compare(lo: Lowering, node: ast.Compare) -> Val:
 def _membership(lo: Lowering, node: ast.Compare) -> Val:
     table = names.table_of(lo, node.comparators[0])
     if table is None:
-        lo.body.refuse(node, f"'in' asks a table: k in Account; {_instead_of_in(node)}")
+        lo.body.refuse(node, f"'in' asks a table, k in Account; {_instead_of_in(node)}")
     found = records.contains(lo, table, keys_of(lo, node.left), node)
     if isinstance(node.ops[0], ast.NotIn):
         return lo.value("not", BOOL, found, node=node, guard=None)
@@ -290,5 +292,7 @@ def _instead_of_in(node: ast.Compare) -> str:
     match node.comparators[0]:
         case ast.Tuple(elts=[_, *_] as items) | ast.List(elts=[_, *_] as items) | ast.Set(elts=items):
             sign, word = ("!=", "and") if isinstance(node.ops[0], ast.NotIn) else ("==", "or")
-            return f" {word} ".join(f"{ast.unparse(node.left)} {sign} {ast.unparse(one)}" for one in items[:3])
+            tests = [f"{ast.unparse(node.left)} {sign} {ast.unparse(one)}" for one in items]
+            more = [] if len(tests) <= 3 else ["…"]
+            return f"write {f' {word} '.join(tests[:3] + more)}"
     return "loop over a list, and compare"

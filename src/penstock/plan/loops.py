@@ -131,7 +131,7 @@ class _Loop:
 
     def unassigned(self) -> dict[str, Binding]:
         """Names that only the body assigns: a turn, or what is behind the loop, may find them unassigned."""
-        return {n: Unassigned(self.node.lineno) for n in self.changed if n not in self.carried}
+        return {n: Unassigned(self.node.lineno, in_loop=True) for n in self.changed if n not in self.carried}
 
     def bind_items(self) -> None:
         target, over = self.node.target, self.over

@@ -58,7 +58,9 @@ def constant(lo: Lowering, found: Any, node: ast.AST) -> Val:
             return lo.const(to_python(found, type_, where=lo.body.label), type_)
         case None:
             lo.body.refuse(
-                node, "None is not a value here; a null field aborts when it is used, and Table.get(k) has defaults"
+                node,
+                "None is not a value here; a null field aborts when it is used, and Table.get(k) has defaults. To "
+                "choose a record in a loop, keep its key in a name, and whether there is one in another",
             )
     lo.body.refuse(node, f"a constant of type {type(found).__name__} cannot be compiled")
 

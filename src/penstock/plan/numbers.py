@@ -64,7 +64,7 @@ def arithmetic(lo: Lowering, op: ast.operator, a: Val, b: Val, node: ast.AST) ->
 def result_type(lo: Lowering, code: str, a: Val, b: Val, node: ast.AST) -> Type:
     kinds = {a.type.kind, b.type.kind}
     if kinds == {"float", "decimal"}:
-        lo.body.refuse(node, 'a decimal and a float do not mix; write the constant as Decimal("0.05")')
+        lo.body.refuse(node, f"a decimal and a float do not mix; {_instead_of_float(node)}")
     if "decimal" in kinds:
         x, y = a.type.scale, b.type.scale
         scale = {
@@ -87,6 +87,15 @@ def result_type(lo: Lowering, code: str, a: Val, b: Val, node: ast.AST) -> Type:
     if "float" in kinds or code == "div":
         return FLOAT
     return INT
+
+
+def _instead_of_float(node: ast.AST) -> str:
+    """Where the body itself writes the float: just that, as a decimal."""
+    for part in ast.iter_child_nodes(node):
+        bare = part.operand if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.USub) else part
+        if isinstance(bare, ast.Constant) and isinstance(bare.value, float):
+            return f'write the constant as Decimal("{ast.unparse(part)}")'
+    return 'write a constant as Decimal("0.05"), and declare a column or field as ps.decimal(18, 2)'
 
 
 def _refuse_loose(lo: Lowering, code: str, sign: str, a: Val, b: Val, node: ast.AST) -> None:
@@ -135,7 +144,7 @@ def compare(lo: Lowering, op: ast.cmpop, a: Val, b: Val, node: ast.AST) -> Val:
     code = COMPARISONS[type(op)]
     kinds = {a.type.kind, b.type.kind}
     if kinds == {"float", "decimal"}:
-        lo.body.refuse(node, "a decimal and a float do not compare; write the constant as Decimal")
+        lo.body.refuse(node, f"a decimal and a float do not compare; {_instead_of_float(node)}")
     if len(kinds) > 1 and not kinds <= {"int", "float"} and not kinds <= {"int", "decimal"}:
         lo.body.refuse(node, f"{a.type} and {b.type} do not compare")
     if not a.type.traits.ordered and OPERATIONS[code].orders:

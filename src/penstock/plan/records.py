@@ -59,7 +59,9 @@ def method(lo: Lowering, table: TableDef, name: str, node: ast.Call) -> RecordRe
         lo.body.refuse(node, f"{table.name}.{name} gives records to loop over: for r in {ast.unparse(node)}")
     if name not in ("get", "insert"):
         lo.body.refuse(
-            node, f"table '{table.name}' has no method '{name}'; use {table.name}[k], get, insert, in or del"
+            node,
+            f"table '{table.name}' has no method '{name}'; use {table.name}[k], get, insert, in or del, or loop over "
+            f"{', '.join(METHODS)} (a count: sum(1 for r in {table.name}))",
         )
     given = [value(lo, a) for a in node.args]
     if name == "get":

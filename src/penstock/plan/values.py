@@ -86,6 +86,7 @@ class Unassigned:
     """A name that some path leaves unassigned."""
 
     line: int
+    in_loop: bool = False
 
 
 Stated = Val | RecordRef | WindowRef | WindowRow  # what an expression may be

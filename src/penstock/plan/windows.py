@@ -121,9 +121,8 @@ def call(lo: Lowering, node: ast.Call) -> Val | None:
             if found is not None and method == "add":
                 lo.body.refuse(node, "add is a statement of its own")
             if found is not None:
-                lo.body.refuse(
-                    node, f"window '{found.window.name}' has no method '{method}'; use add, len(…) or a column"
-                )
+                ways = "add, len(…), a column, or a loop over its rows"
+                lo.body.refuse(node, f"window '{found.window.name}' has no method '{method}'; use {ways}")
     return None
 
 
@@ -201,6 +200,13 @@ def _column(lo: Lowering, window: WindowDef, name: str, node: ast.AST) -> Column
 def iterated(lo: Lowering, node: ast.expr) -> Iterated | None:
     """The rows that an expression names; None where it names none."""
     found = ref(lo, node)
+    if found is None and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        of = ref(lo, node.func.value)
+        if of is not None:
+            name = of.window.name
+            lo.body.refuse(
+                node, f"window '{name}' has no '{node.func.attr}'; loop over the window, with an if in the loop"
+            )
     return None if found is None else Iterated("rows", (_rows(lo, found, node),), (RANGE,), None, window=found)
 
 

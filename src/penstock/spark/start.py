@@ -9,6 +9,7 @@ Spark does the sources, the offsets and the restarts; its checkpoint lies in the
 from __future__ import annotations
 
 import datetime
+import logging
 import os
 import re
 import shutil
@@ -89,6 +90,7 @@ def start(
         if isinstance(source, DataFrame) and not source.isStreaming:
             raise InputError(f"event '{event.name}': start takes streaming DataFrames; for static ones use apply")
     packed = events.pack(spark, program, wanted, spec.path)
+    _warn_of_lost(program, outputs or {})
     if local:
         opened = databases.reserve(spec)
         try:
@@ -242,6 +244,18 @@ def _outputs(
             raise InputError(f"output '{name}' and {twin} have one directory, {path}; give each its own")
         out.append((name, _files(path, spec)))
     return tuple(out)
+
+
+def _warn_of_lost(program: Program, outputs: dict[Any, Any]) -> None:
+    """Somebody wrote these emits for somebody to read them. It is no error: they may be read by `db.emitted`."""
+    given = {event.definition.name if isinstance(event, EventType) else event for event in outputs}
+    for event in program.outputs():
+        if event.name not in given:
+            logging.getLogger("penstock").warning(
+                "app '%s' emits '%s', no transaction takes it, and outputs= does not name it: it goes to no file; give "
+                "outputs={%s: DIR} (penstock run: --output %s=DIR)",
+                *(program.name, event.name, event.name, event.name),
+            )
 
 
 def _files(path: str | os.PathLike[str], spec: DatabaseSpec) -> OutcomeFiles:

@@ -41,8 +41,9 @@ class ForeignTimers:
                 raise StateError(
                     f"{where} holds {len(numbers)} timer(s) '{event}' that have not run, and app "
                     f"'{self._program.name}' does not emit '{event}' with at= any more, or not with these fields and "
-                    "types; open it with the code that set them and let them run (db.advance), or declare the event "
-                    "and its emit as they were"
+                    "types; open it with the code that set them and let them run (db.advance: it sets the clock, so "
+                    "they run before their time, and where there is a watermark, what arrives at or below that time is "
+                    "late from then on), or declare the event and its emit as they were"
                 )
 
 
