@@ -241,3 +241,34 @@ def test_transactions_that_never_meet_see_the_clock_of_the_whole_batch() -> None
         Right.get(e.ts % 7).at = ps.now()
 
     check(app, batches=[[(ToLeft, ToRight)[ts % 3 > 0](ts=ts) for ts in range(200)]])
+
+
+@pytest.mark.parametrize("policy", [Policy(threads=2), Policy.parse("tstream", 2), Policy.locking("lwm", threads=2)])
+def test_the_clock_behind_an_event_that_runs_alone(policy: Policy) -> None:
+    """Such an event cuts the batch into parts, and each part has the clock of its own events: for keys, too."""
+    app = ps.App("cut by scans")
+
+    @app.table
+    class Minute:
+        at: int = ps.key()
+        passes: int = 0
+
+    @app.event
+    class Toll:
+        ts: int = ps.order()
+
+    @app.event
+    class Count:
+        ts: int = ps.order()
+
+    @app.transaction
+    def toll(e: Toll) -> dict[str, int]:
+        Minute.get(ps.now() // 4).passes += 1
+        return {"now": ps.now()}
+
+    @app.transaction
+    def count(e: Count) -> dict[str, int]:
+        return {"now": ps.now(), "passes": sum(m.passes for m in Minute)}
+
+    batches = [[(Count if ts % 7 == 3 else Toll)(ts=ts) for ts in some] for some in (range(40), [50, 20, 52, 45, 60])]
+    check(app, batches=batches, policy=policy)

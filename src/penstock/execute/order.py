@@ -212,6 +212,11 @@ def clocks(batch: OrderedBatch) -> Any:
     return out
 
 
+def clocks_of(clocks: Any, places: Any) -> Any:
+    """Those of some events of a batch, by their places, as of a batch of their own."""
+    return np.append(clocks[places], np.searchsorted(places, clocks[-1]))
+
+
 def ids(batch: OrderedBatch, type_: Type) -> pa.Array:
     """The id of each event, null for those without one."""
     kind = type_.arrow()

@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from penstock.execute.codegen.layout import Argument
+from penstock.execute.codegen.layout import CLOCK, Argument
 from penstock.execute.native import BatchContext, Kernel
+from penstock.execute.order import clocks_of
 from penstock.plan.foresee import foresee
 from penstock.plan.ir import Plan
 from penstock.schedule import atomics, cores, explore, team
@@ -140,6 +141,8 @@ class Batch:
         for argument in wanted:
             if argument.owner == "out" or argument.part in ("kind", "pos", "code"):
                 out[argument.name] = out[argument.name][self.start : self.stop]
+            elif argument == CLOCK:
+                out[argument.name] = clocks_of(out[argument.name], np.arange(self.start, self.stop))
         return out
 
     def arguments(self) -> list[Any]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from penstock.execute.codegen.layout import CLOCK
 from penstock.execute.native import BatchContext, Result
+from penstock.execute.order import clocks_of
 from penstock.plan.ir import Plan
 
 
@@ -33,15 +34,10 @@ def part(running: BatchContext, places: Any) -> BatchContext:
     result = Result(np.zeros(places.size, np.int32), fields)
     own = {"kind": running.fixed["kind"][places], "pos": running.fixed["pos"][places], "code": result.code}
     if CLOCK.name in running.fixed:
-        own[CLOCK.name] = _clock(running.fixed[CLOCK.name], places)
+        own[CLOCK.name] = clocks_of(running.fixed[CLOCK.name], places)
     for k, (values, given) in enumerate(fields):
         own |= {f"o{k}": values, f"h{k}": given}
     return BatchContext(running.tables, result, running.parts, running.fixed | own, int(places.size))
-
-
-def _clock(clock: Any, places: Any) -> Any:
-    """The clock of these events; behind it, of how many of the first there is none."""
-    return np.append(clock[places], np.searchsorted(places, clock[-1]))
 
 
 def put_back(running: BatchContext, places: Any, own: BatchContext) -> None:
