@@ -32,7 +32,7 @@ from penstock.check.findings import Finding
 from penstock.declare.model import TableDef, timers_of
 from penstock.declare.objects import Batch, Key, Rows, Table, Window
 from penstock.engine import Engine
-from penstock.errors import InputError, StateError, tell_committed
+from penstock.errors import InputError, StateError, committing, tell_committed
 from penstock.execute import intake
 from penstock.execute.memory import keep_what_is_freed
 from penstock.execute.request import BatchRequest, KeptSteps, checked_steps
@@ -104,15 +104,17 @@ class Database:
                 return stored
             if _until is not None and self._versions.clock is not None and _until <= self._versions.clock:
                 return self.program.outcomes().empty_table()
-            try:
-                pending = self._versions.run(batch, request, policy)
-            except BaseException:
-                self._calls.stop_if_broken()
-                raise
+            version = self.version + 1
+            with committing(version, lambda: self._store.version == version):  # Ctrl-C may come behind the commit, too
+                try:
+                    pending = self._versions.run(batch, request, policy)
+                except BaseException:
+                    self._calls.stop_if_broken()
+                    raise
         try:
             observe.publish(pending.report)
         except BaseException as error:  # Ctrl-C: what subscribers raise goes no further
-            tell_committed(error, pending.report.version, True)
+            tell_committed(error, version, True)
             raise
         return pending.outcomes
 

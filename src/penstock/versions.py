@@ -121,9 +121,7 @@ class Versions:
             batch = batch()
         if self.pending is not None and self.pending.request != request:
             self.go_back()
-        ready, version = self.pending or self._take(batch, request), self.version + 1
-        with committing(version, lambda: self._store.version == version):  # also between its steps: Ctrl-C
-            return self._happen(ready, policy or self.policy)
+        return self._happen(self.pending or self._take(batch, request), policy or self.policy)
 
     def run_ahead(self, batch: Batch, request: BatchRequest) -> None:
         """Do all of the batch that is expected next, but for making it happen."""

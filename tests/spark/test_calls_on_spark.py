@@ -203,3 +203,23 @@ def test_calls_with_a_ts_of_their_own_lie_between_the_batches_too(tmp_path: Path
         Backlog(spec, db, OutcomeFiles(str(out), str(state)), (), OutcomeWriter()).catch_up()  # type: ignore[arg-type]
         found = pa.concat_tables([db.outcomes(version) for version in range(1, db.version + 1)])
     assert_same_outcomes(read_all(out), found)
+
+
+def test_what_is_held_is_written_by_a_query_to_which_nothing_comes(tmp_path: Path) -> None:
+    """It ends, and runs what is held, in a process that has seen no batch: after a restart, or under Connect."""
+    spec = databases.spec(meter.plan, tmp_path / "state", background=False)
+    with meter.open(spec.path) as db:
+        db.run([Read(**row) for row in rows(0, 200)], id=0, source="s", offsets="0", watermark=1000)
+        assert db.held == 200
+    (tmp_path / "state" / "checkpoint").mkdir()
+    (tmp_path / "state" / "checkpoint" / "metadata").write_text('{"id":"s"}')
+    databases.reserve(spec)
+    try:
+        outputs = ((Alert.definition.name, OutcomeFiles(str(tmp_path / "alerts"), spec.path)),)
+        MicroBatch(spec, OutcomeFiles(str(tmp_path / "out"), spec.path), 1000, outputs).drain(None)
+    finally:
+        databases.release(spec.path)
+    with meter.open(spec.path) as db:
+        assert_same_outcomes(read_all(tmp_path / "out"), db.outcomes(2))
+        assert_same_outcomes(read_all(tmp_path / "alerts"), db.emitted(Alert, 2))
+        assert db.outcomes(2).num_rows >= 200 and db.emitted(Alert, 2).num_rows

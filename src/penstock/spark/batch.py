@@ -112,6 +112,7 @@ class MicroBatch:
         opened = databases.opened(self.spec)
         if opened.idle is not None:
             opened.idle.close()
+        self.catch_up(opened, spark)  # no batch may have come here: after a restart, or under Connect, whose server has
         if opened.database.held:
             opened.outcomes.wait()
             opened.database.run({}, flush=True, source=query_id(self.spec.path))
