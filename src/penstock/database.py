@@ -184,7 +184,9 @@ class Database:
         are for what transactions write."""
         definition = self._definition(table)
         with self._gate.writing():
-            self._versions.load(definition, rows)
+            commits = self._store.commits + 1
+            with committing(self.version, lambda: self._store.commits == commits, "load"):
+                self._versions.load(definition, rows)
 
     # -- reading ----------------------------------------------------------------------------
 

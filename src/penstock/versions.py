@@ -139,8 +139,7 @@ class Versions:
         if there.any():
             keys = found.slice(int(np.flatnonzero(there)[0]), 1).select([c.name for c in table.keys])
             raise InputError(f"table '{table.name}' has {keys.to_pylist()[0]} already; load only records that are new")
-        commits = self._store.commits + 1
-        with committing(self.version, lambda: self._store.commits == commits, "load"), self._gate.whole():
+        with self._gate.whole():
             at = NEVER if self.clock is None else self.clock
             self._store.load(table, found, at)
             state.put(found, strings, self.version, at)
