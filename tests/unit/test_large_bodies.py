@@ -197,8 +197,8 @@ def is_cut(module: Any) -> bool:
 SHAPES = {
     "120 elif": (branches(120, chain=True), 120),
     "120 ifs": (branches(120, chain=False), 120),
-    "50 writes and 50 fields": (wide(50), 30),
-    "60 columns": (columns(60), 30),
+    "70 writes and 70 fields": (wide(70), 30),
+    "90 columns": (columns(90), 30),
     "40 deep": (nested(40), 40),
     "a sum of 500": (long_sum(500), 30),
     "an and of 160": (long_and(80), 80),
