@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, dataclass_transfo
 
 from penstock.check.scrub import SCRUB
 from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk
+from penstock.declare import notebook
 from penstock.declare.app import Declarations, decimal, id_, order
+from penstock.declare.model import Program
 from penstock.declare.objects import EventType, F, Rows, Table, Window
 from penstock.errors import DeclarationError, InputError
+from penstock.execute.loading import OnConflict
 from penstock.execute.reference import Reference
 from penstock.execute.request import KeptSteps
+from penstock.observe.html import Text
 from penstock.plan.build import Lowered, LoweredCheck, agree, build, lower_check, lower_transaction, lower_trigger
 from penstock.plan.ir import Plan
 
@@ -33,8 +37,9 @@ class App(Declarations):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._lowered: list[Lowered] = []
+        self._lowered: list[Lowered | None] = []  # None: it does not fit what it names, which was declared anew
         self._checks: list[LoweredCheck] = []
+        self._handles: dict[str, Any] = {}  # what users have in hand of tables, events and windows
         self._plan: Plan | None = None
 
     @overload
@@ -57,16 +62,14 @@ class App(Declarations):
 
     def _table(self, cls: type[T], *, ttl: int | datetime.timedelta | None) -> Table[T]:
         definition = self._add_table(cls, ttl)
-        self._checks += [lower_check(definition, check) for check in definition.checks]
-        self._declare(tables=(*self.program.tables, definition))
-        return Table(definition)
+        checks = [lower_check(definition, check) for check in definition.checks]
+        self._checks = [one for one in self._checks if one.plan.table != definition.name] + checks
+        return cast("Table[T]", self._declare("table", Table, "tables", definition))
 
     @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(order, id_, decimal))
     def event(self, cls: type[T]) -> type[T]:
         """Declare an event: its fields, its place in time."""
-        definition = self._add_event(cls)
-        self._declare(events=(*self.program.events, definition))
-        return cast("type[T]", EventType(definition))
+        return cast("type[T]", self._declare("event", EventType, "events", self._add_event(cls)))
 
     def window(
         self,
@@ -94,8 +97,7 @@ class App(Declarations):
 
         def declare(cls: type[T]) -> type[WindowType[T]]:
             definition = self._add_window(cls, rows=rows, time=time, slide=slide)
-            self._declare(windows=(*self.program.windows, definition))
-            return cast("type[WindowType[T]]", Window(definition))
+            return cast("type[WindowType[T]]", self._declare("window", Window, "windows", definition))
 
         return declare
 
@@ -103,13 +105,16 @@ class App(Declarations):
         """Declare what runs inside the transaction that adds to a window, where rows have entered or expired."""
         definition = self._add_trigger(function)
         lower_trigger(self.program, definition)
-        program = replace(self.program, triggers=(*self.program.triggers, definition))
+        program = replace(self.program, triggers=_with(self.program.triggers, definition))
         # It is part of the transaction that adds to the window, which may stand above it.
         lowered = [
-            lower_transaction(program, transaction) if definition.window.name in one.windows else one
+            one if one is None or definition.window.name not in one.windows else lower_transaction(program, transaction)
             for transaction, one in zip(program.transactions, self._lowered, strict=True)
         ]
-        self.program, self._lowered, self._plan = agree(program, lowered), lowered, None
+        again = len(program.triggers) == len(self.program.triggers)
+        self.program, self._lowered, self._plan = _agreed(program, lowered), lowered, None
+        if again:
+            notebook.note(_anew("trigger", definition.name))
         return function
 
     @overload
@@ -135,33 +140,72 @@ class App(Declarations):
 
     def _transaction(self, function: F, *, nested: bool, batch: str | int | None) -> F:
         definition = self._add_transaction(function, nested=nested, batch=batch)
-        lowered = lower_transaction(self.program, definition)
-        program = replace(self.program, transactions=(*self.program.transactions, definition))
-        agreed = agree(program, [*self._lowered, lowered])
-        self._lowered.append(lowered)
-        self.program, self._plan = agreed, None
+        one = lower_transaction(self.program, definition)
+        program = replace(self.program, transactions=_with(self.program.transactions, definition))
+        again = len(program.transactions) == len(self._lowered)
+        names = [transaction.name for transaction in program.transactions]
+        lowered = [*self._lowered] if again else [*self._lowered, one]
+        lowered[names.index(definition.name)] = one
+        self.program, self._lowered, self._plan = _agreed(program, lowered), lowered, None
+        if again:
+            notebook.note(_anew("transaction", definition.name))
         return function
 
-    def _declare(self, **changed: Any) -> None:
-        self.program = replace(self.program, **changed)
+    def _declare(self, what: str, handle: type[Any], where: str, definition: Any) -> Any:
+        """A table, an event or a window, as users name it. Where its cell has run again it takes the place of the one
+        before: what users have in hand of that one is the new one from now on, so transactions follow it."""
+        before = getattr(self.program, where)
+        changed: dict[str, Any] = {where: _with(before, definition)}
         self._plan = None
+        if len(changed[where]) > len(before):
+            self.program, self._handles[definition.name] = replace(self.program, **changed), handle(definition)
+            return self._handles[definition.name]
+        again = self._handles[definition.name]
+        again.definition = definition
+        follow = {"events": ("transactions", "event"), "windows": ("triggers", "window")}.get(where)
+        if follow is not None:
+            several, part = follow
+            new: dict[str, Any] = {part: definition}
+            changed[several] = tuple(
+                replace(one, **new) if getattr(one, part).name == definition.name else one
+                for one in getattr(self.program, several)
+            )
+        program = replace(self.program, **changed)
+        lowered, odd = list[Lowered | None](), ""
+        for transaction in program.transactions:
+            try:
+                lowered.append(lower_transaction(program, transaction))
+            except DeclarationError as error:
+                lowered.append(None)
+                odd += f"; run the cell of transaction '{transaction.name}' again, which does not fit it: {error}"
+        self.program, self._lowered = program, lowered
+        try:
+            self.program = _agreed(program, lowered)
+        except DeclarationError as error:
+            odd += f"; {error}"
+        notebook.note(_anew(what, definition.name) + odd)
+        return again
 
     @property
     def plan(self) -> Plan:
         """The whole app, planned."""
         if self._plan is None:
-            self._plan = build(self.program, self._lowered, self._checks)
+            lowered = [
+                one or lower_transaction(self.program, transaction)  # which says what does not fit
+                for transaction, one in zip(self.program.transactions, self._lowered, strict=True)
+            ]
+            self._plan = build(self.program, lowered, self._checks)
         return self._plan
 
     def explain(self, what: str = "plan") -> str:
         """What every transaction reads, writes, requires and returns, as text; or the "source" of the kernel that runs
         them one by one, with the lines that it was made from."""
         if what == "plan":
-            return self.plan.explain()
+            return Text(self.plan.explain())
         if what == "source":
             from penstock.execute.codegen.annotated import annotated
 
-            return annotated(self.plan)
+            return Text(annotated(self.plan))
         raise InputError(f'explain({what!r}) of app {self.program.name!r}: give "plan" or "source"')
 
     def open(
@@ -176,6 +220,7 @@ class App(Declarations):
         disk: Disk | None = None,
         calls: bool = False,
         steps: KeptSteps = "all",
+        progress: bool | None = None,
     ) -> Database:
         """A database: in memory, or durable in a directory.
 
@@ -192,6 +237,7 @@ class App(Declarations):
             calls: Whether other processes of this machine may call (`connect`).
             steps: Of an app that emits, which rows outcomes have: "all", or "roots": the events that arrived, and of
                 those that they caused only what aborted. What is left out is not logged either.
+            progress: Whether a `run` of several seconds says so in a line; None: on a terminal and in a notebook.
         """
         # numba looks for its cache as soon as a kernel is defined: not before somebody runs one.
         from penstock.database import Database
@@ -206,6 +252,7 @@ class App(Declarations):
             scrub=scrub,
             disk=disk,
             steps=steps,
+            progress=progress,
         )
         if calls:
             try:
@@ -288,10 +335,45 @@ class App(Declarations):
         return start.apply(self.plan, cast("dict[Any, Any]", sources), state=state, **options)
 
     def load(
-        self, table: Table | str, rows: Rows | DataFrame, *, state: str | os.PathLike[str], **options: Any
+        self,
+        table: Table | str,
+        rows: Rows | DataFrame,
+        on_conflict: OnConflict = "fail",
+        check: bool = True,
+        *,
+        state: str | os.PathLike[str],
+        **options: Any,
     ) -> None:
-        """Fill a table of a state directory: rows, Arrow or a DataFrame. Checks are not asked: they are for what
-        transactions write."""
+        """Fill a table of a state directory.
+
+        Args:
+            table: The table, or its name.
+            rows: Dicts, Arrow or a DataFrame. All of them are loaded, or none where one is refused.
+            on_conflict: What becomes of a record that is there already: "fail" refuses its row, "keep" leaves it as it
+                is, "replace" puts the row in its place, with defaults for columns that the row leaves out.
+            check: Whether the table's checks must hold for what is loaded.
+            state: The state directory.
+            options: As `open` takes them.
+        """
         from penstock.spark import start
 
-        start.load(self.plan, table, rows, state=state, **options)
+        start.load(self.plan, table, rows, on_conflict, check, state=state, **options)
+
+
+def _with(several: tuple[Any, ...], one: Any) -> tuple[Any, ...]:
+    """With this one, in the place of one of the same name."""
+    names = [other.name for other in several]
+    if one.name not in names:
+        return (*several, one)
+    place = names.index(one.name)
+    return (*several[:place], one, *several[place + 1 :])
+
+
+def _agreed(program: Program, lowered: list[Lowered | None]) -> Program:
+    """What all transactions say of the program, if all are known."""
+    known = [one for one in lowered if one is not None]
+    return agree(program, known) if len(known) == len(lowered) else program
+
+
+def _anew(what: str, name: str) -> str:
+    return f"{what} '{name}' is declared anew; databases that are open keep the one before"

@@ -33,10 +33,13 @@ from penstock.declare.model import TableDef, timers_of
 from penstock.declare.objects import Batch, Key, Rows, Table, Window
 from penstock.engine import Engine
 from penstock.errors import InputError, StateError, committing, tell_committed
-from penstock.execute import intake
+from penstock.execute import intake, loading
+from penstock.execute.loading import OnConflict
 from penstock.execute.memory import keep_what_is_freed
 from penstock.execute.request import BatchRequest, KeptSteps, checked_steps
 from penstock.gate import Gate
+from penstock.observe.html import Text, show_tables
+from penstock.observe.progress import Progress
 from penstock.observe.report import BatchReport
 from penstock.plan.ir import Plan
 from penstock.schedule.policy import Policy
@@ -53,9 +56,17 @@ class Database:
     """An app's tables, open for transactions. Made by `app.open()`; any thread may read, one at a time writes."""
 
     def __init__(
-        self, plan: Plan, path: str | os.PathLike[str] | None = None, *, steps: KeptSteps = "all", **options: Any
+        self,
+        plan: Plan,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        steps: KeptSteps = "all",
+        progress: bool | None = None,
+        **options: Any,
     ) -> None:
         self.plan, self.program = plan, plan.program
+        self._progress = Progress(progress)
+        show_tables()
         keep_what_is_freed()
         begun = time.perf_counter()
         self._engine = Engine(plan, steps=checked_steps(self.program, steps))
@@ -66,7 +77,7 @@ class Database:
         self._path, self._server = None if path is None else Path(path).absolute(), cast("Server | None", None)
         self._store: Store = MemoryStore(self._engine) if path is None else DurableStore(self._engine, path, **options)
         try:
-            self._versions = Versions(self._engine, self._store, self._gate)
+            self._versions = Versions(self._engine, self._store, self._gate, self._progress)
             self._calls = Calls(self._versions, self._store, self._gate)
             self._engine.tables, self.recovered = self._store.recover()
             self._versions.begin(self.recovered.version)
@@ -105,7 +116,8 @@ class Database:
             if _until is not None and self._versions.clock is not None and _until <= self._versions.clock:
                 return self.program.outcomes().empty_table()
             version = self.version + 1
-            with committing(version, lambda: self._store.version == version):  # Ctrl-C may come behind the commit, too
+            # Ctrl-C may come behind the commit, too.
+            with self._progress.of(version), committing(version, lambda: self._store.version == version):
                 try:
                     pending = self._versions.run(batch, request, policy)
                 except BaseException:
@@ -179,14 +191,19 @@ class Database:
         """Compile what the adaptive policy may choose, now and not when it is first worth it."""
         self._scheduler.warm()
 
-    def load(self, table: Table | str, rows: Rows) -> None:
-        """Fill a table: rows or an Arrow table. A key that is there already is refused. Checks are not asked: they
-        are for what transactions write."""
+    def load(self, table: Table | str, rows: Rows, on_conflict: OnConflict = "fail", check: bool = True) -> None:
+        """Fill a table: rows or an Arrow table; all of them, or none where one is refused. It makes no version.
+
+        on_conflict: what becomes of a record that is there already: "fail" refuses its row, "keep" leaves it as it is,
+        "replace" puts the row in its place, with defaults for columns that the row leaves out. check: whether the
+        table's checks must hold for what is loaded.
+        """
         definition = self._definition(table)
+        on_conflict = loading.checked(definition, on_conflict, check)
         with self._gate.writing():
             commits = self._store.commits + 1
             with committing(self.version, lambda: self._store.commits == commits, "load"):
-                self._versions.load(definition, rows)
+                self._versions.load(definition, rows, on_conflict, check=check)
 
     # -- reading ----------------------------------------------------------------------------
 
@@ -304,7 +321,7 @@ class Database:
         """The plan of every transaction, as text; or of a small batch its graph and schedule. Nothing runs."""
         policy = _checked(policy) or Policy()
         if batch is None:
-            return self.plan.explain()
+            return Text(self.plan.explain())
         if policy.scheme == "adaptive":
             return "adaptive: each batch is looked at when it runs, and last_batch.why says what was chosen\n"
         if policy.scheme != "graph":
@@ -315,7 +332,7 @@ class Database:
                 self._engine.order(intake.events(self.program, batch), clock=self._versions.clock)
             )
             with self._gate.whole():
-                return self._engine.explain(encoded, self.version + 1, policy)
+                return Text(self._engine.explain(encoded, self.version + 1, policy))
 
     # -- the end ----------------------------------------------------------------------------
 

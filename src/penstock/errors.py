@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class PenstockError(Exception):
@@ -71,6 +72,7 @@ def tell_committed(error: BaseException, version: int, durable: bool | None, wha
 class Aborted(Exception):
     """Leaves a transaction that runs as plain Python; never reaches the caller of `run`."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, fields: dict[str, Any] | None = None) -> None:
+        """fields: what the outcome's columns are given besides."""
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.fields = reason, fields or {}

@@ -24,15 +24,17 @@ from penstock.call_answers import Answer, Outcome, answers_of, notes_of
 from penstock.declare.model import TableDef
 from penstock.declare.objects import Batch, Rows
 from penstock.engine import BatchRun, EncodedBatch, Engine
-from penstock.errors import InputError, committing
-from penstock.execute import intake
+from penstock.errors import committing
+from penstock.execute import intake, loading
 from penstock.execute.called import merged
 from penstock.execute.intake import EventBatch
+from penstock.execute.loading import OnConflict
 from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest
 from penstock.execute.source_files import SourceFile
 from penstock.execute.watermark import is_split, release, without_late
 from penstock.gate import Gate
+from penstock.observe.progress import Progress
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.schedule.policy import Policy
 from penstock.state.ages import NEVER
@@ -86,11 +88,12 @@ class Outlet(Protocol):
 
 
 class Versions:
-    def __init__(self, engine: Engine, store: Store, gate: Gate) -> None:
+    def __init__(self, engine: Engine, store: Store, gate: Gate, progress: Progress) -> None:
         self.program, self._engine, self._store, self._gate = engine.program, engine, store, gate
         self.policy = Policy.adaptive()  # of batches that say nothing of it
         self.last_batch: BatchReport | None = None
         self.pending: PendingBatch | None = None  # it ran ahead
+        self._progress = progress
         self._turn = threading.Event()  # set where there is none
         self._turn.set()
         self._outlet: Outlet | None = None
@@ -130,15 +133,22 @@ class Versions:
             self.pending = self._execute(incoming, self.policy)
             self._turn.clear()
 
-    def load(self, table: TableDef, rows: Rows) -> None:
+    def load(self, table: TableDef, rows: Rows, on_conflict: OnConflict, *, check: bool) -> None:
         """Fill a table."""
         self.go_back()
         found = intake.rows(table, rows)
         state, strings = self._engine.tables[table.name], self._engine.tables.strings
         there = state.rows_of(state.keys_of(found, strings)) >= 0
-        if there.any():
-            keys = found.slice(int(np.flatnonzero(there)[0]), 1).select([c.name for c in table.keys])
-            raise InputError(f"table '{table.name}' has {keys.to_pylist()[0]} already; load only records that are new")
+        if there.any() and on_conflict == "fail":
+            first = found.slice(int(np.flatnonzero(there)[0]), 1)
+            loading.refuse_there(table, tuple(first.column(c.name)[0].as_py() for c in table.keys))
+        if there.any() and on_conflict == "keep":
+            found = found.filter(pa.array(~there))
+            if not found.num_rows:
+                return
+        if check and table.checks:
+            reads = {op.name for one in self._engine.plan.checks_of(table.name) for op in one.block.walk()}
+            loading.refuse_broken(table, loading.records(table, loading.told_apart(table, found, reads)))
         with self._gate.whole():
             at = NEVER if self.clock is None else self.clock
             self._store.load(table, found, at)
@@ -224,8 +234,10 @@ class Versions:
     def _execute(self, incoming: IncomingBatch, policy: Policy) -> PendingBatch:
         """A batch run, and on disk; but it has not happened yet."""
         engine, watch = self._engine, incoming.watch
+        self._progress.events, self._progress.stage = incoming.encoded.ordered.count, "execute"
         run = engine.run(incoming.encoded, self.version + 1, policy)
         watch.ends("execute")
+        self._progress.stage = "commit"
         outcomes = engine.outcomes(run)
         watch.ends("publish")
         events = without_late(incoming.events, incoming.late)

@@ -123,7 +123,7 @@ def _statuses(seed: str, module: Any) -> Counter[str]:
     trial = _trial(seed, module)
     reference = module.app.reference()
     for table, rows in trial.rows.items():
-        reference.load(table, rows)
+        reference.load(table, rows, check=False)
     found: Counter[str] = Counter()
     for batch in trial.batches:
         events = [getattr(module, name)(**values) for name, values in batch]

@@ -11,12 +11,13 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import PurePath
 from typing import Any, cast, dataclass_transform
 
+from penstock.declare import notebook
 from penstock.declare.limits import LONGEST
 from penstock.declare.model import (
     MAX_EVENTS,
@@ -42,8 +43,8 @@ from penstock.errors import DeclarationError
 OUTCOME_COLUMNS = ("transaction", "ts", "id", "status", "reason", "version")
 # Bytes of a table's or an event's name: with what is put around it, a file's name has 255 at most.
 MAX_NAME = 200
-# What has a name that is taken: in a notebook, most often the same cell run twice.
-AGAIN = "rename one; in a notebook, run the cell that makes the App again, and this one after it"
+# What has a name that is taken.
+AGAIN = "rename one; in a notebook, run the cell that makes the App again, which forgets all"
 
 
 class _Key:
@@ -136,7 +137,7 @@ class Declarations:
     def _add_table(self, cls: type, ttl: int | datetime.timedelta | None = None) -> TableDef:
         where = _where("table", cls)
         _refuse_ttl(ttl, where)
-        self._refuse_name(cls.__name__, where)
+        self._refuse_name(cls.__name__, where, self.program.tables)
         checks = tuple(v for v in vars(cls).values() if isinstance(v, CheckDef))
         _refuse_extras(cls, where, checks)
         columns = self._columns(cls, where)
@@ -168,7 +169,7 @@ class Declarations:
 
     def _add_window(self, cls: type, *, rows: Any, time: Any, slide: Any) -> WindowDef:
         where = _where("window", cls)
-        self._refuse_name(cls.__name__, where)
+        self._refuse_name(cls.__name__, where, self.program.windows)
         check_size(where, rows, time, slide)
         _refuse_extras(cls, where, ())
         columns = self._columns(cls, where)
@@ -192,8 +193,9 @@ class Declarations:
 
     def _add_event(self, cls: type) -> EventDef:
         where = _where("event", cls)
-        self._refuse_name(cls.__name__, where)
-        if len(self.program.events) == MAX_EVENTS:
+        self._refuse_name(cls.__name__, where, self.program.events)
+        others = replace(self.program, events=tuple(e for e in self.program.events if e.name != cls.__name__))
+        if len(others.events) == MAX_EVENTS:
             raise DeclarationError(
                 f"{where} is one too many: app '{self.program.name}' has {MAX_EVENTS} events, and more cannot be told "
                 "apart; declare one event with a field that says which kind it is, or make two apps"
@@ -215,20 +217,20 @@ class Declarations:
             elif mark is not REQUIRED and mark is not None:
                 raise DeclarationError(f"{at}: an event's field has no default; leave out `{mark!r}`")
         event = EventDef(cls.__name__, tuple(fields), marks.get("order"), marks.get("id"))
-        self._check_order(event, where)
+        self._check_order(event, where, others)
         return event
 
-    def _check_order(self, event: EventDef, where: str) -> None:
+    def _check_order(self, event: EventDef, where: str, others: Program) -> None:
         ts = event.type_of(event.order) if event.order else None
         if ts is not None and "order" not in ts.traits.roles:
             raise DeclarationError(f"{where}, field '{event.order}': an order is int or datetime.datetime, not {ts}")
         if event.id and "id" not in event.type_of(event.id).traits.roles:
             raise DeclarationError(f"{where}, field '{event.id}': an id is int or str, not {event.type_of(event.id)}")
-        for window in self.program.windows:
+        for window in others.windows:
             check_order(window, ts, where)
         for name, mine, theirs in (
-            ("order", ts, self.program.order_type()),
-            ("id", event.type_of(event.id) if event.id else None, self.program.id_type()),
+            ("order", ts, others.order_type()),
+            ("id", event.type_of(event.id) if event.id else None, others.id_type()),
         ):
             if mine and theirs and mine != theirs:
                 raise DeclarationError(f"{where}: its {name} is {mine}, but other events of this app have {theirs}")
@@ -239,7 +241,7 @@ class Declarations:
         where = f"transaction '{getattr(function, '__name__', function)}'"
         if not inspect.isfunction(function):
             raise DeclarationError(f"{where}: decorate a plain function")
-        if any(t.name == function.__name__ for t in self.program.transactions):
+        if any(t.name == function.__name__ for t in self.program.transactions) and not notebook.is_cell(function):
             raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'; {AGAIN}")
         parameters = list(inspect.signature(function).parameters.values())
         if len(parameters) != 1 or parameters[0].annotation is inspect.Parameter.empty:
@@ -247,9 +249,10 @@ class Declarations:
         annotation, several = _without_list(parameters[0].annotation)
         event = self._event_of(annotation, function, where)
         other = self.program.transaction_of(event)
-        if other is not None:
+        if other is not None and other.name != function.__name__:
             raise DeclarationError(
-                f"{where}: event '{event.name}' already runs transaction '{other.name}'; an event has one outcome"
+                f"{where}: event '{event.name}' already runs transaction '{other.name}'; an event has one outcome: "
+                f"{AGAIN}"
             )
         _refuse_odd(function.__name__, where)
         if nested is not True and nested is not False:
@@ -266,7 +269,7 @@ class Declarations:
         where = f"trigger '{getattr(function, '__name__', function)}'"
         if not inspect.isfunction(function):
             raise DeclarationError(f"{where}: decorate a plain function")
-        if any(t.name == function.__name__ for t in self.program.triggers):
+        if any(t.name == function.__name__ for t in self.program.triggers) and not notebook.is_cell(function):
             raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'; {AGAIN}")
         parameters = list(inspect.signature(function).parameters.values())
         if len(parameters) != 1 or parameters[0].annotation is inspect.Parameter.empty:
@@ -294,7 +297,8 @@ class Declarations:
             raise DeclarationError(f"{where}: {annotation!r} is not an event of app '{self.program.name}' ({declared})")
         return found
 
-    def _refuse_name(self, name: str, where: str) -> None:
+    def _refuse_name(self, name: str, where: str, alike: Iterable[TableDef | EventDef | WindowDef]) -> None:
+        """alike: what it may be declared in the place of, where a cell runs again."""
         _refuse_odd(name, where)
         if len(name.encode()) > MAX_NAME:
             raise DeclarationError(
@@ -303,8 +307,11 @@ class Declarations:
             )
         # DuckDB's names ignore case, so Account and account would be one table there.
         program = self.program
-        taken = [t.name for t in program.tables] + [e.name for e in program.events] + [w.name for w in program.windows]
-        if name.lower() in {other.lower() for other in taken}:
+        several: tuple[Any, ...] = (*program.tables, *program.events, *program.windows)
+        taken = {one.name.lower(): one for one in several}
+        found = taken.get(name.lower())
+        again = found is not None and found in alike and found.name == name and notebook.is_cell(_caller())
+        if found is not None and not again:
             raise DeclarationError(f"{where} is declared twice in app '{self.program.name}'; {AGAIN}")
 
 

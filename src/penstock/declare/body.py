@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import builtins
-import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, NoReturn
 
+from penstock.declare import notebook
 from penstock.errors import DeclarationError
 
 MISSING = object()
@@ -59,12 +59,11 @@ def read(function: Callable[..., Any], label: str) -> Body:
         raise DeclarationError(f"{label} is wrapped by another decorator, which cannot be compiled; remove that one")
     file = PurePath(code.co_filename).name
     try:
-        source = textwrap.dedent(inspect.getsource(function))
+        source = textwrap.dedent(notebook.source(function)[0])
         tree = ast.parse(source).body[0]
     except (OSError, TypeError, SyntaxError, RecursionError) as error:
         raise DeclarationError(
-            f"{label} ({file}:{code.co_firstlineno}): its source cannot be read ({error}); "
-            "declare it in a file or a notebook cell"
+            f"{label} ({file}:{code.co_firstlineno}): {notebook.no_source(code.co_filename, error)}"
         ) from None
     if not isinstance(tree, ast.FunctionDef):
         raise DeclarationError(

@@ -208,6 +208,11 @@ def timers_of(event: str) -> str:
     return f"${event}"
 
 
+def when_aborted(field: str) -> str:
+    """The lane of what aborts give of a field; no field can have this name."""
+    return f"{field} when aborted"
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     name: str
@@ -218,6 +223,8 @@ class Program:
     triggers: tuple[TriggerDef, ...] = ()
     # Field name -> type of what the transactions return, in order of first mention; filled by the planner.
     returns: tuple[tuple[str, Type], ...] = field(default=())
+    # Those of them that some abort gives; filled by the planner.
+    told: tuple[str, ...] = ()
     # None where nothing is emitted, and each transaction takes one event; filled by the planner.
     flow: Flow | None = None
     # The events whose transactions only read; filled by the planner.
@@ -236,6 +243,11 @@ class Program:
         object.__setattr__(self, "_timers", tuple(self._timers_of(e) for e in self.events if e.name in timed))
         batches = {t.event.name: t.batch for t in self.transactions if t.batch is not None}
         object.__setattr__(self, "batches", batches)
+
+    @property
+    def lanes(self) -> tuple[tuple[str, Type], ...]:
+        """Where kernels put what outcomes give: the returned fields, and behind them what aborts give of these."""
+        return (*self.returns, *((when_aborted(name), type_) for name, type_ in self.returns if name in self.told))
 
     def table(self, name: str) -> TableDef:
         return next(t for t in self.stored if t.name == name)

@@ -262,15 +262,26 @@ class Event:
         return f"{self.definition.name}({fields})"
 
 
-def abort(reason: str) -> NoReturn:
-    """Undo this transaction; its outcome is `aborted` with this reason."""
-    raise Aborted(reason)
+def abort(reason: str, **fields: Any) -> NoReturn:
+    """Undo this transaction; its outcome is `aborted` with this reason.
+
+    Args:
+        reason: A constant string.
+        fields: Columns of the outcome, as a transaction returns them: `ps.abort("short", by=e.amount - src.balance)`.
+    """
+    raise Aborted(reason, fields)
 
 
-def require(condition: Any, reason: str) -> None:
-    """Abort with this reason unless the condition holds."""
+def require(condition: Any, reason: str, **fields: Any) -> None:
+    """Abort with this reason unless the condition holds.
+
+    Args:
+        condition: What must hold.
+        reason: A constant string.
+        fields: As `abort` takes them; they are evaluated whether or not it holds.
+    """
     if not condition:
-        raise Aborted(reason)
+        raise Aborted(reason, fields)
 
 
 def emit(event: object, *, at: Any = None) -> None:

@@ -112,7 +112,7 @@ class FlowRun:
         return self._of_rows("code")
 
     def fields(self) -> tuple[tuple[Any, Any], ...]:
-        return tuple((self._of_rows(f"o{k}"), self._of_rows(f"h{k}")) for k in range(len(self._program.returns)))
+        return tuple((self._of_rows(f"o{k}"), self._of_rows(f"h{k}")) for k in range(len(self._program.lanes)))
 
     def steps(self) -> Steps:
         return Steps(*(self._of_rows(name) for name in ("row_kind", "row_root", "row_step")))

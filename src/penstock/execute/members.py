@@ -38,7 +38,7 @@ class Members:
         """program: as it was declared."""
         self._program = program
         self._groups = [(program.kind(event), members) for event, members in inlined.groups]
-        self._returns = [(name, dtype(type_)) for name, type_ in program.returns]
+        self._returns = [(name, dtype(type_)) for name, type_ in program.lanes]
         self._sent = {e.name: [dtype(f.type) for f in e.fields] for e in program.outputs()}
 
     def rows(self, kind: Any, code: Any, lanes: Fields) -> Rows:

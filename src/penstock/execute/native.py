@@ -105,7 +105,7 @@ class Kernel:
         self._parts = tuple((a.name, a.of, a.part) for number in tables for a in table_arguments(plan, number))
         self._fields = _fields(plan, self.layout.arguments, "event")
         self._queued = _fields(plan, self.layout.arguments, "queue")  # which may come from outside too, by a call
-        self._returns = [(f"o{k}", f"h{k}", dtype(t)) for k, (_, t) in enumerate(plan.program.returns)]
+        self._returns = [(f"o{k}", f"h{k}", dtype(t)) for k, (_, t) in enumerate(plan.program.lanes)]
         self._uses_clock = plan.uses_clock  # which looks through all of it: not in every batch
         self._literals = pa.array(self.layout.literals, pa.string())
         self._log = _log(LOG_SIZE)

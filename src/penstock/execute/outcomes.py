@@ -77,6 +77,18 @@ def _keep(given: Any, code: Any) -> Any:
     return count
 
 
+@kernel
+def _tell_of(told: Any, given: Any, code: Any, values: Any, out: Any) -> Any:
+    """What aborts have given of a field, to where it is not given by a return; gives how often."""
+    count = 0
+    for i in range(given.size):
+        if given[i] and code[i] != 0:
+            values[i] = told[i]
+            out[i] = True
+            count += 1
+    return count
+
+
 class Outcomes:
     """How a program's outcomes look; what does not change from batch to batch is made once."""
 
@@ -118,8 +130,12 @@ class Outcomes:
             _text(texts[2], self._reasons, bits, ended[0]),
             _lane(_INT64, versions),
         ]
-        for (_, type_), (values, given) in zip(self.program.returns, result.fields, strict=True):
-            columns.append(to_arrow(values, type_, strings, None if _keep(given, result.code) == n else given))
+        told = dict(zip(self.program.told, result.fields[len(self.program.returns) :], strict=True))
+        for (name, type_), (values, given) in zip(self.program.returns, result.fields, strict=False):
+            count = _keep(given, result.code)
+            if name in told:
+                count += _tell_of(*told[name], result.code, values, given)
+            columns.append(to_arrow(values, type_, strings, None if count == n else given))
         emitted = {name: self._output(name, output, about, strings, version) for name, output in result.outputs.items()}
         table = pa.Table.from_arrays(columns, schema=self.schema)
         if steps is None:

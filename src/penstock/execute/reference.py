@@ -29,13 +29,13 @@ from penstock.declare import objects
 from penstock.declare.model import EventDef, Program, TableDef
 from penstock.declare.types import DATETIME
 from penstock.errors import InputError
-from penstock.execute import intake
+from penstock.execute import intake, loading
 from penstock.execute.clock import first_ts
 from penstock.execute.request import BatchRequest, KeptSteps, checked_steps
 from penstock.execute.rounds import Rounds
 from penstock.execute.timers import Timers
 from penstock.execute.uncompiled import EPOCH, MICROSECOND, Clock, Key, Row
-from penstock.execute.values import convert, lift, lower
+from penstock.execute.values import lower
 from penstock.plan import flow
 from penstock.state.sql import read
 
@@ -76,18 +76,19 @@ class Reference:
         self._held: list[Arrival] = []
         self._timers = Timers()
 
-    def load(self, table: Any, rows: Any) -> None:
-        """Insert rows, all or none; no transaction, no check, no version."""
+    def load(self, table: Any, rows: Any, on_conflict: str = "fail", check: bool = True) -> None:
+        """Put rows in, all or none; no transaction, no version."""
         definition = self._definition(table)
+        way, there = loading.checked(definition, on_conflict, check), self._tables[definition.name]
         loaded: dict[Key, Row] = {}
-        for plain in intake.rows(definition, rows).to_pylist():
-            row = {c.name: convert(lift(plain[c.name]), c.type) for c in definition.columns}
-            key = tuple(row.pop(c.name) for c in definition.keys)
-            if key in self._tables[definition.name]:
-                shown = ", ".join(repr(lower(k)) for k in key)
-                raise InputError(f"table '{definition.name}': key {shown} is there already; load new keys only")
-            loaded[key] = row
-        self._tables[definition.name].update(loaded)
+        for key, row in loading.records(definition, intake.rows(definition, rows)):
+            if key in there and way == "fail":
+                loading.refuse_there(definition, tuple(map(lower, key)))
+            if key not in there or way == "replace":
+                loaded[key] = row
+        if check:
+            loading.refuse_broken(definition, loaded.items())
+        there.update(loaded)
         self._rounds.load(definition.name, loaded, self._now())
 
     def run(

@@ -96,7 +96,7 @@ class Rounds:
         """Run a transaction and the nested ones that it causes; what they emitted. emits: of the round, before it."""
         first, inside, emitted = len(rows), [*root], list[Emitted]()
         transaction = Transaction(self._tables, self._windows, flow.MOST_EMITS - emits, clock)
-        reason = None
+        reason, told = None, dict[str, Any]()
         try:
             while inside:
                 several, before = self._take_least(inside), len(emitted)
@@ -108,7 +108,7 @@ class Rounds:
                     emitted.append(Emitted(event, values, emits + len(emitted), steps[-1], at))
                 inside += [new for new in emitted[before:] if new.at is None and self._is_nested(new)]
         except Aborted as abort:
-            reason = abort.reason
+            reason, told = self._reason(abort)
         except ZeroDivisionError:
             reason = "division by zero"
         except BaseException:
@@ -123,7 +123,15 @@ class Rounds:
             {"transaction": row["transaction"], "step": row["step"], "status": "aborted", "reason": reason}
             for row in rows[first:]
         ]
+        rows[-len(several) :] = [row | told for row in rows[-len(several) :]]
         return []
+
+    def _reason(self, abort: Aborted) -> tuple[str, dict[str, Any]]:
+        """Why a transaction aborts, and the fields that it gives of that."""
+        try:
+            return abort.reason, self._converted(abort.fields)
+        except Aborted as worse:
+            return worse.reason, {}
 
     def _member(self, several: list[Emitted], transaction: Transaction) -> dict[str, Any]:
         """Run the body of one event, or of several, and the checks of what it wrote; what it returned."""

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import ast
 import datetime
-import inspect
 import textwrap
 import types
 from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.declare import notebook, objects
 from penstock.declare.model import EventDef, TableDef, WindowDef
 from penstock.errors import Aborted
 from penstock.execute import scans
@@ -225,18 +226,24 @@ class Record:
 
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """A copy of the function whose numbers are checked ones."""
-    lines, first = inspect.getsourcelines(function)
-    tree = ast.parse(textwrap.dedent("".join(lines)))
+    source, first = notebook.source(function)
+    tree = ast.parse(textwrap.dedent(source))
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef), function
     definition.decorator_list = []
     definition.returns = None
     tree = _Lifted().visit(tree)
     ast.increment_lineno(tree, first - 1)
-    scope = {**function.__globals__, **_closure(function), _LIFT: _lift, _NEGATED: negated, _TURNS: Turns}
+    outside = {name: _as_now(value) for name, value in (function.__globals__ | _closure(function)).items()}
+    scope = {**outside, _LIFT: _lift, _NEGATED: negated, _TURNS: Turns}
     exec(compile(tree, function.__code__.co_filename, "exec"), scope)
     copy: Callable[..., Any] = scope[function.__name__]
     return copy
+
+
+def _as_now(value: Any) -> Any:
+    """What a name stands for: a table that the app declares anew, in a notebook, changes nothing here."""
+    return copy(value) if isinstance(value, objects.Table | objects.EventType | objects.Window) else value
 
 
 # Not names that a body could have.

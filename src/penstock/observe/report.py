@@ -6,6 +6,8 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from penstock.observe import html
+
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
@@ -37,6 +39,14 @@ class BatchReport:
             f"batch {self.version}: {self.events} events, {self.committed} committed, aborted {reasons}{waiting}; "
             f"{self.changes} records changed; {self.policy}: {self.why}; {1000 * total:.2f} ms ({stages})"
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        aborted = {f"aborted: {reason}": n for reason, n in self.aborted.items()}
+        stages = {f"{stage} (ms)": f"{1000 * s:.2f}" for stage, s in self.seconds.items()}
+        whole: dict[str, Any] = {"version": self.version, "events": self.events, "committed": self.committed, **aborted}
+        whole |= {"late": self.late, "held": self.held, "changes": self.changes, "policy": self.policy, "why": self.why}
+        return html.of_rows(("batch", ""), (whole | stages).items())
 
 
 @dataclass(frozen=True, slots=True)

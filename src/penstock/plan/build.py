@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from penstock.declare import body as bodies
-from penstock.declare.model import CheckDef, EventDef, Program, TableDef, TransactionDef, TriggerDef
+from penstock.declare.model import CheckDef, EventDef, Program, TableDef, TransactionDef, TriggerDef, when_aborted
 from penstock.declare.objects import Udf
 from penstock.declare.types import DATETIME, FLOAT, Type
 from penstock.errors import DeclarationError
@@ -118,7 +118,9 @@ def agree(program: Program, lowered: list[Lowered]) -> Program:
     returns = tuple((name, type_) for name, (type_, _) in fields.items())
     plans = [one.plan for one in lowered]
     reading = frozenset(plan.event for plan in plans if only_reads(plan))
-    return replace(program, returns=returns, flow=flow_of(program, plans), reading=reading)
+    lanes = {lane for plan in plans for op in plan.block.walk() if op.code == "tell" for lane in op.const}
+    told = tuple(name for name in fields if when_aborted(name) in lanes)
+    return replace(program, returns=returns, told=told, flow=flow_of(program, plans), reading=reading)
 
 
 def _refuse_units(program: Program) -> None:

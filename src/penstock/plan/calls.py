@@ -8,6 +8,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare import objects
+from penstock.declare.model import when_aborted
 from penstock.declare.types import BOOL, FLOAT, INT, Type
 from penstock.plan import builtins, emits, expressions, names, scans, times, windows
 from penstock.plan.values import Iterated, Val, decimal_type
@@ -26,13 +27,16 @@ def statement(lo: Lowering, node: ast.Call) -> None:
     """A call for its effect: ps.abort, ps.require, ps.emit, Table.insert."""
     function = names.static(lo, node.func)
     if function is objects.abort:
-        lo.emit("abort", name=_reason(lo, node, _arguments(lo, node, "reason")[0]), node=node)
+        (reason,), fields = _arguments(lo, node, "reason")
+        text = _reason(lo, node, reason)
+        _abort(lo, node, text, _told(lo, fields), lo.path)
         lo.dead = True
     elif function is objects.require:
-        test, reason = _arguments(lo, node, "condition", "reason")
+        (test, reason), fields = _arguments(lo, node, "condition", "reason")
         text = _reason(lo, node, reason)
         holds = expressions.condition(lo, test)
-        lo.emit("abort", name=text, node=node, guard=lo.both(lo.path, lo.negated(holds.id)))
+        told = _told(lo, fields)  # before it is known whether they are wanted, as Python evaluates them
+        _abort(lo, node, text, told, lo.both(lo.path, lo.negated(holds.id)))
     elif function is objects.emit:
         emits.lower(lo, node)
     elif windows.statement(lo, node):
@@ -48,14 +52,38 @@ def _reason(lo: Lowering, node: ast.Call, found: ast.expr) -> str:
     return names.text(lo, text, node)
 
 
-def _arguments(lo: Lowering, node: ast.Call, *names: str) -> list[ast.expr]:
-    """What a call gives for these parameters, by place or by name."""
+def _abort(lo: Lowering, node: ast.Call, reason: str, told: dict[str, Val], guard: int | None) -> None:
+    if told:
+        lanes = tuple(when_aborted(name) for name in told)
+        lo.emit("tell", tuple(value.id for value in told.values()), node=node, guard=guard, const=lanes)
+    lo.emit("abort", name=reason, node=node, guard=guard)
+
+
+def _told(lo: Lowering, fields: list[ast.keyword]) -> dict[str, Val]:
+    """The fields of the outcome that an abort gives."""
+    told = {}
+    for field in fields:
+        assert field.arg is not None
+        if lo.table is not None:
+            lo.body.refuse(field.value, "what a check aborts with is its text alone; give fields in a transaction")
+        names.outcome_field(lo, field.arg, field.value)
+        if isinstance(field.value, ast.Constant) and field.value.value is None:
+            continue
+        told[field.arg] = value = expressions.value(lo, field.value)
+        lo.returns.setdefault(field.arg, []).append((value.type, field.value.lineno))
+    return told
+
+
+def _arguments(lo: Lowering, node: ast.Call, *names: str) -> tuple[list[ast.expr], list[ast.keyword]]:
+    """What a call gives for these parameters, by place or by name; and what it names besides."""
     given = dict(zip(names, node.args, strict=False))
-    named = {k.arg: k.value for k in node.keywords if k.arg is not None}
-    whole = len(node.args) <= len(names) and len(named) == len(node.keywords)
-    if not whole or given.keys() & named.keys() or {*given, *named} != set(names):
-        lo.body.refuse(node, f"{ast.unparse(node.func)} takes ({', '.join(names)})")
-    return [{**given, **named}[name] for name in names]
+    given_twice = any(k.arg in given for k in node.keywords)
+    given |= {k.arg: k.value for k in node.keywords if k.arg in names}
+    rest = [k for k in node.keywords if k.arg not in names]
+    if len(node.args) > len(names) or given_twice or set(given) != set(names) or any(k.arg is None for k in rest):
+        takes = ", ".join(names)
+        lo.body.refuse(node, f"{ast.unparse(node.func)} takes ({takes}), and fields of the outcome by name")
+    return [given[name] for name in names], rest
 
 
 def call(lo: Lowering, node: ast.Call) -> Val:

@@ -82,6 +82,8 @@ def _line(op: Op) -> str:
             text = f"{what}.{op.name}({args})"
         case "abort":
             text = f'abort "{op.name}"'
+        case "tell":
+            text = f"tell {', '.join(f'{lane} %{value}' for lane, value in zip(op.const, op.args, strict=True))}"
         case "return" | "call" | "udf" | "emit":
             text = f"{op.code} {op.name}({args})"
         case "timer":

@@ -82,7 +82,7 @@ def inline(plan: Plan) -> Inlined | str:
         return str(why)
     inlined = replace(
         plan,
-        program=replace(plan.program, returns=tuple(lanes.types.items()), flow=None),
+        program=replace(plan.program, returns=tuple(lanes.types.items()), told=(), flow=None),
         transactions=tuple(group.plan for group in groups),
     )
     verify(inlined, "inline")
@@ -189,7 +189,7 @@ class _Group:
 
     def _in_loop(self, emit: Op, times: str) -> list[Op]:
         transaction = self.by_event[emit.name]
-        if any(op.code == "return" for op in transaction.block.walk()):
+        if any(op.code in ("return", "tell") for op in transaction.block.walk()):
             raise Unfit(f"{transaction.name}({emit.name}) returns fields and is emitted in a loop")
         out = self._member(emit, times)
         for op in walk(tuple(out)):
@@ -207,6 +207,11 @@ class _Group:
                 if op.name not in returned:
                     returned[op.name] = self._lane(dict(self.program.returns)[op.name])
                 op = replace(op, name=returned[op.name])
+            elif op.code == "tell":
+                for lane in op.const:
+                    if lane not in returned:
+                        returned[lane] = self._lane(dict(self.program.lanes)[lane])
+                op = replace(op, const=tuple(returned[lane] for lane in op.const))
             elif op.code == "emit" and not self._is_taken(op.name):
                 if loop:
                     raise Unfit(f"{op.name} goes out from a loop")

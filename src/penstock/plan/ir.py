@@ -138,6 +138,8 @@ OPERATIONS: dict[str, Traits] = {
     # Control.
     "abort": Traits("abort", aborts=("{name}",), pure=False),
     "return": Traits("return", pure=False),
+    # What the abort behind it gives: values, to the lanes that its const names.
+    "tell": Traits("tell", pure=False, whole=True),
     # Where the queue of its event is full the round is undone, the queue grows, and the round runs again.
     "emit": Traits("emit", aborts=_TOO_MANY, retries=True, pure=False),
     # A group that is one transaction (inline.py). emitted: counts towards what a round may emit; member: counts in a
@@ -177,8 +179,8 @@ class Op:
     name: str = ""  # a column, a field, a reason, a function, an event, a lane
     # const: the value; field, list: whether it may be null; now: whether there may be none; call: whether it may
     # overflow; item: which list, which key column of a record, or which column of a window's row; range: the step;
-    # insert: how many of its arguments are the key; scan: which records; window_sum: whether of what is seen, of which
-    # the sum is kept; checks: the tables
+    # insert: how many of its arguments are the key; tell: a lane for each argument; scan: which records; window_sum:
+    # whether of what is seen, of which the sum is kept; checks: the tables
     const: Any = None
     body: tuple[Op, ...] = ()  # loops
     carries: tuple[Carry, ...] = ()  # loops

@@ -17,7 +17,6 @@ import ast
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.declare.app import OUTCOME_COLUMNS
 from penstock.declare.body import Body
 from penstock.declare.model import EventDef, Program, TableDef
 from penstock.declare.objects import Udf
@@ -305,12 +304,7 @@ class Lowering:
         for key, one in zip(value.keys, value.values, strict=True):
             if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
                 self.body.refuse(key or value, "a returned field's name is a constant string")
-            if not key.value:
-                self.body.refuse(key, "a returned field needs a name")
-            names.text(self, key.value, key)
-            # Readers of the outcomes (SQL, Spark) do not tell upper case from lower.
-            if key.value.lower() in OUTCOME_COLUMNS:
-                self.body.refuse(key, f"'{key.value}' is a column that every outcome has already; choose another name")
+            names.outcome_field(self, key.value, key)
             if isinstance(one, ast.Constant) and one.value is None:
                 continue
             fields.append((key.value, expressions.value(self, one)))

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare import objects
+from penstock.declare.app import OUTCOME_COLUMNS
 from penstock.declare.body import MISSING
 from penstock.declare.kinds import COLUMNS
 from penstock.declare.limits import LONGEST
@@ -71,6 +72,17 @@ def text(lo: Lowering, found: str, node: ast.AST) -> str:
     if not is_text(plain):
         lo.body.refuse(node, f"{plain!r} {NOT_TEXT}")
     return plain
+
+
+def outcome_field(lo: Lowering, name: str, node: ast.AST) -> str:
+    """The name of a field that outcomes get."""
+    if not name:
+        lo.body.refuse(node, "a returned field needs a name")
+    text(lo, name, node)
+    # Readers of the outcomes (SQL, Spark) do not tell upper case from lower.
+    if name.lower() in OUTCOME_COLUMNS:
+        lo.body.refuse(node, f"'{name}' is a column that every outcome has already; choose another name")
+    return name
 
 
 def decimal_constant(lo: Lowering, found: Decimal, node: ast.AST) -> Val:

@@ -28,7 +28,7 @@ def _each_block(plan: Plan, rewrite: Callable[[Block], Block]) -> Plan:
 
 
 def convert_returns(plan: Plan) -> Plan:
-    fields = dict(plan.program.returns)
+    fields = dict(plan.program.lanes)
     return replace(
         plan, transactions=tuple(replace(t, block=_convert_returns(t.block, fields)) for t in plan.transactions)
     )
@@ -42,11 +42,13 @@ def _convert_returns(block: Block, fields: dict[str, Type]) -> Block:
     def convert(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         out: list[Op] = []
         for op in ops:
-            wanted = fields.get(op.name) if op.code == "return" else None
-            if wanted is not None and types[op.args[0]] != wanted:
-                made = Op(next(numbers), "convert", op.args, wanted, op.guard, op.line)
-                out.append(made)
-                op = replace(op, args=(made.id,))
+            lanes = {"return": (op.name,), "tell": op.const}.get(op.code, ())
+            for place, (lane, value) in enumerate(zip(lanes, op.args, strict=False)):
+                wanted = fields.get(lane)
+                if wanted is not None and types[value] != wanted:
+                    made = Op(next(numbers), "convert", (value,), wanted, op.guard, op.line)
+                    out.append(made)
+                    op = replace(op, args=(*op.args[:place], made.id, *op.args[place + 1 :]))
             out.append(replace(op, body=convert(op.body)) if op.body else op)
         return tuple(out)
 

@@ -327,6 +327,7 @@ def _trigger(lo: Lowering, trigger: TriggerDef, found: WindowRef, slid: Val, nod
         depth=lo.depth,
         types=lo.types,
         udfs=lo.udfs,
+        returns=lo.returns,
         env={body.parameter: WindowRef(window, found.keys, entered=entered, expired=expired)},
     )
     inner.count = lo.count

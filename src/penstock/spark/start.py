@@ -24,6 +24,7 @@ from penstock.commit import Disk
 from penstock.declare.model import Program
 from penstock.declare.objects import EventType, Table
 from penstock.errors import InputError
+from penstock.execute.loading import OnConflict
 from penstock.plan.ir import Plan
 from penstock.publish.files import OutcomeFiles, plain
 from penstock.spark import databases, events, same_sources
@@ -168,10 +169,19 @@ def apply(plan: Plan, sources: dict[Any, Any], *, state: str | os.PathLike[str],
         return spark.createDataFrame(plain(database.run(batch)))
 
 
-def load(plan: Plan, table: Table | str, rows: Any, *, state: str | os.PathLike[str], **options: Any) -> None:
+def load(
+    plan: Plan,
+    table: Table | str,
+    rows: Any,
+    on_conflict: OnConflict,
+    check: bool,
+    *,
+    state: str | os.PathLike[str],
+    **options: Any,
+) -> None:
     """Fill a table of a state directory: rows, Arrow or a DataFrame."""
     with databases.using(databases.spec(plan, state, **options)) as database:
-        database.load(table, rows.toArrow() if isinstance(rows, DataFrame) else rows)
+        database.load(table, rows.toArrow() if isinstance(rows, DataFrame) else rows, on_conflict, check)
 
 
 def _idle_after(program: Program, idle: Any, outcomes: Any, spark: Any) -> int | None:

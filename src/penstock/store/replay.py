@@ -23,6 +23,8 @@ from penstock.execute.request import BatchRequest
 from penstock.execute.source_files import SourceFile, read_again
 from penstock.execute.watermark import ARRIVAL, WatermarkBuffer, is_split, release, without_late
 from penstock.state.ages import NEVER
+from penstock.state.strings import Strings
+from penstock.state.table import TableState
 from penstock.state.tables import Tables
 from penstock.store.foreign_timers import ForeignTimers
 from penstock.store.segment import (
@@ -224,9 +226,15 @@ def history(journal: Journal, replay: Replay, table: TableDef, key: pa.Table) ->
                 continue
         if there is None and last is not None:
             rows.append({"version": version, "change": "deleted", **key.to_pylist()[0]})
-        elif there is not None and (segment is None or segment.header["kind"] == "batch" or last is None):
+        elif there is not None and (segment is None or change == "written" or _has(state, segment, row, strings)):
             rows.append({"version": version, "change": change, **there})
         last = there
     columns = [pa.field("version", pa.int64()), pa.field("change", pa.string())]
     columns += [pa.field(c.name, c.type.arrow()) for c in table.columns]
     return pa.Table.from_pylist(rows, schema=pa.schema(columns))
+
+
+def _has(state: TableState, segment: Segment, row: Any, strings: Strings) -> bool:
+    """Whether a load has brought this record."""
+    loaded = parts_of(LOAD, segment.parts).get(state.definition.name)
+    return loaded is not None and row[0] in state.rows_of(state.keys_of(loaded, strings))

@@ -10,12 +10,12 @@ source of its transaction.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.declare import notebook
 from penstock.declare.model import Program
 from penstock.declare.objects import Event
 from penstock.errors import InputError
@@ -118,6 +118,6 @@ def _source(program: Program, name: str | None) -> str:
     function = next((t.function for t in program.transactions if t.name == name), None)
     if function is None:
         return ""
-    lines, first = inspect.getsourcelines(function)
-    shown = "".join(f"  {first + i:4}  {line}" for i, line in enumerate(lines))
+    source, first = notebook.source(function)
+    shown = "".join(f"  {first + i:4}  {line}" for i, line in enumerate(source.splitlines(keepends=True)))
     return f"in {function.__code__.co_filename}:\n{shown}"

@@ -47,7 +47,7 @@ def _legend(plan: Plan, layout: Layout) -> Iterator[str]:
         for name in program.flow.emitted:
             n = program.kind(name)
             yield f"# q{n}_n, q{n}_head: how many {name} the queue holds, and how many of them have run"
-    for k, (name, _) in enumerate(program.returns):
+    for k, (name, _) in enumerate(program.lanes):
         yield f"# o{k}, h{k}: {one_line(name)}, which is returned, and whether it is"
     for k, literal in enumerate(layout.literals):
         yield f"# literals[{k}]: {literal!r}"

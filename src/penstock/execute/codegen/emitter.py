@@ -300,8 +300,17 @@ class Emitter:
 
     def member(self, out: Source, op: Op) -> None:
         """Count it at once: of a group that aborts, those count that have run."""
-        k = [name for name, _ in self.plan.program.returns].index(op.name)
-        out.line(f"o{k}[i] += 1")
+        out.line(f"o{self.lane(op.name)}[i] += 1")
+
+    def tell(self, out: Source, op: Op) -> None:
+        """At once: the abort is next."""
+        for lane, value in zip(op.const, op.args, strict=True):
+            out.line(f"o{self.lane(lane)}[i] = {self.val(value)}")
+            out.line(f"h{self.lane(lane)}[i] = True")
+
+    def lane(self, name: str) -> int:
+        """Which of the outcomes' lanes has this name."""
+        return [lane for lane, _ in self.plan.program.lanes].index(name)
 
     def checks(self, out: Source, op: Op) -> None:
         checks.of_member(self, out, op)
@@ -391,6 +400,7 @@ EMIT: dict[str, Callable[[Emitter, Source, Op], None]] = {
     "emit": Emitter.emit,
     "emitted": Emitter.emitted,
     "member": Emitter.member,
+    "tell": Emitter.tell,
     "checks": Emitter.checks,
     "timer": timers.set_timer,
     "loop": Emitter.loop,

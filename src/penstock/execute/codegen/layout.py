@@ -147,7 +147,7 @@ def clock_arguments(plan: Plan) -> list[Argument]:
 
 def out_arguments(plan: Plan) -> list[Argument]:
     out = []
-    for k, (name, type_) in enumerate(plan.program.returns):
+    for k, (name, type_) in enumerate(plan.program.lanes):
         out.append(Argument(f"o{k}", "out", name, "values", type_))
         out.append(Argument(f"h{k}", "out", name, "given"))
     return out

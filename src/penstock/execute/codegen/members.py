@@ -26,7 +26,7 @@ class Several:
         self.any = any(t.several for t in program.transactions)
         self.arrive = bool(program.batches)
         self.queued = {program.kind(t.event.name) for t in program.transactions if t.several and t.batch is None}
-        self.returns = range(len(program.returns))
+        self.returns = range(len(program.lanes))
 
     @property
     def arguments(self) -> tuple[Argument, ...]:

@@ -70,12 +70,15 @@ def one_turn(
     A returned field is a name until the transaction is through. In a long kernel it goes where it belongs at once:
     that an aborted event gave something is not looked at, and many names would go through many calls.
     """
-    returns = [name for name, _ in plan.program.returns]
-    types = dict(plan.program.returns)
+    returns = [name for name, _ in plan.program.lanes]
+    types = dict(plan.program.lanes)
     codes = {op.name: op.code for op in ops if op.code in ("return", "member")}
+    codes |= {lane: op.code for op in ops if op.code == "tell" for lane in op.const}
     given = [(n, k) for k, n in enumerate(returns) if codes.get(n) == "return"]
     for k in (k for k, n in enumerate(returns) if codes.get(n) == "member"):
         out.line(f"o{k}[i] = 0")
+    for k in (k for k, n in enumerate(returns) if codes.get(n) == "tell"):
+        out.line(f"h{k}[i] = False")
 
     def nothing(out: Source, several: Sequence[tuple[str, int]]) -> None:
         for _, k in several:
