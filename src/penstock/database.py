@@ -22,7 +22,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
@@ -32,7 +32,7 @@ from penstock.check.findings import Finding
 from penstock.declare.model import TableDef, timers_of
 from penstock.declare.objects import Batch, Key, Rows, Table, Window
 from penstock.engine import Engine
-from penstock.errors import InputError, StateError, committing, tell_committed
+from penstock.errors import InputError, NotRetainedError, StateError, committing, tell_committed
 from penstock.execute import intake, loading
 from penstock.execute.loading import OnConflict
 from penstock.execute.memory import keep_what_is_freed
@@ -50,6 +50,8 @@ from penstock.store.durable import DurableStore
 from penstock.store.memory import MemoryStore
 from penstock.store.protocol import Store
 from penstock.versions import Outlet, Versions
+
+T = TypeVar("T")
 
 
 class Database:
@@ -227,8 +229,11 @@ class Database:
 
     def view(self, version: int | None = None) -> View:
         """All tables as of one version."""
+        return self._of_newest(self._view_at) if version is None else self._view_at(version)
+
+    def _view_at(self, version: int) -> View:
         with self._gate.reading():
-            version, commits = self.version if version is None else version, self._store.commits
+            commits = self._store.commits
             if self._view is not None and (self._view[0], self._view[1].version) == (commits, version):
                 return self._view[1]
             if version == self.version and self._versions.pending is None:
@@ -246,8 +251,18 @@ class Database:
         with self._gate.reading():
             rows = self._engine.tables.arrow_of(name) if self._versions.pending is None else None
         if rows is None:  # a batch has run ahead
-            rows = self._store.tables_at(self.version).arrow_of(name)
+            rows = self._of_newest(lambda version: self._store.tables_at(version).arrow_of(name))
         return waiting(self.program, found, rows)
+
+    def _of_newest(self, read: Callable[[int], T]) -> T:
+        """What is read of the newest version; of a newer one, where that is pruned before it is read."""
+        while True:
+            version = self.version
+            try:
+                return read(version)
+            except NotRetainedError:
+                if version == self.version:
+                    raise
 
     def history(self, table: Table | str, *key: Key) -> pa.Table:
         """Every retained change of one record, oldest first: version, change, and its columns."""

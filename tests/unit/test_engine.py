@@ -409,6 +409,35 @@ def test_what_runs_ahead_has_not_happened(tmp_path: Path) -> None:
             ps.observe.unsubscribe(heard.append)
 
 
+def test_the_newest_version_is_read_though_it_is_pruned_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a batch that ran ahead, the newest version is read from the disk: a writer may outrun that."""
+    with bank.open(tmp_path / "it", retain=1, snapshot_every=1) as db:
+        db.load(Account, ACCOUNTS)
+        ask(db, 0)
+        tables_at = db._store.tables_at
+        asked: list[int] = []
+
+        def outrun(version: int) -> Any:
+            if not asked:
+                for k in range(1, 6):
+                    ask(db, k)
+                    if db._store._journal._thread is not None:
+                        db._store._journal._thread.join()
+                expect(db, 6, 6)
+            asked.append(version)
+            return tables_at(version)
+
+        monkeypatch.setattr(db._store, "tables_at", outrun)
+        expect(db, 1, 1)
+        db._view = None
+        assert db.view().version == 6
+        assert asked == [1, 6]
+        with pytest.raises(StateError, match="version 1 .* is not retained any more"):
+            db.view(1)
+
+
 def test_a_load_and_an_explanation_take_no_notice_of_what_ran_ahead(tmp_path: Path) -> None:
     with bank.open(tmp_path / "it") as db, bank.open() as other:
         for one in (db, other):

@@ -22,7 +22,7 @@ from penstock.commit.disk import Disk
 from penstock.commit.log import Segment, SegmentFile, damaged, read_segment
 from penstock.commit.scan import Scan, check_entry, keep, origin_of, scan, segment_path, snapshot_path, sound
 from penstock.commit.snapshot import Snapshot, read_snapshot
-from penstock.errors import StateError
+from penstock.errors import NotRetainedError, StateError
 
 # A writer that outruns a reader this often is not one that the reader will catch.
 LOOKS = 100
@@ -177,7 +177,7 @@ def _missing(
     notes = "".join(f"; {error}" for error in passed_over.values())
     versions = [manifest.version for seq, manifest in seen.sound.items() if seq not in passed_over]
     if base is None and versions:
-        return StateError(
+        return NotRetainedError(
             f"version {upto} of state directory {seen.path} is not retained any more ({path.name} is gone); "
             f"the oldest version that can be read is {min(versions)}{notes}"
         )
