@@ -12,7 +12,7 @@ import pytest
 import penstock as ps
 from penstock.errors import InputError
 from penstock.execute.request import Admission
-from penstock.execute.source_files import SourceFile, SourceRows
+from penstock.execute.source_files import SourceFile, SourceRows, read
 from penstock.testing import assert_same_outcomes, assert_same_tables
 
 gate = ps.App("gate")
@@ -136,9 +136,9 @@ def as_files(batch: dict[Any, pa.Table], folder: Path) -> dict[Any, SourceRows]:
     """The same from files, as a direct source reads it."""
     out = {}
     for event, table in batch.items():
-        path = folder / f"{event.__name__}-{len(list(folder.iterdir()))}.parquet"
-        pq.write_table(table.drop_columns("note") if "note" in table.schema.names else table, path)
-        out[event] = SourceRows(table, (SourceFile.of(str(path), path.read_bytes()),))
+        path = folder / f"{event.definition.name}-{len(list(folder.iterdir()))}.parquet"
+        pq.write_table(table, path)
+        out[event] = SourceRows(read(event.definition, [str(path)]), (SourceFile.of(str(path), path.read_bytes()),))
     return out
 
 
@@ -165,6 +165,25 @@ def test_rejected_rows_are_those_of_the_reference(seed: int, log: str | None, tm
             assert_same_outcomes(db.run({}, id=number), got)
         assert_same_tables(db.table(Total), reference.table(Total), ["key"])
     assert found or seed
+
+
+def test_with_log_source_rejected_rows_are_listed(tmp_path: Path) -> None:
+    """What is read again from the files is without them, whatever the wall clock says by then."""
+    rng, rules = Random(11), [Admission(ahead=hours * 3600 * 10**6, wall=lambda: NOW) for hours in (0, 24, 10**4)]
+    (tmp_path / "in").mkdir()
+    with gate.reference() as reference:
+        for number in range(6):
+            table = pays(rng, 40, 0.3).drop_columns("note")
+            batch = {Pay: table.append_column("note", pa.array(["x"] * table.num_rows)), Look: looks(rng, 5)}
+            how: dict[str, Any] = {"watermark": rng.choice((None, 60 * 10**6)), "_admission": rules[number % 3]}
+            db = gate.open(tmp_path / "state", log="source", snapshot_every=100)
+            out = db.run(as_files(batch, tmp_path / "in"), **how)
+            assert_same_outcomes(out, reference.run(batch, **how))
+            assert "rejected" in out["status"].to_pylist()
+            db._store.close(None)  # without the snapshot that closing makes
+            db = gate.open(tmp_path / "state", log="source")
+            assert_same_tables(db.table(Total), reference.table(Total), ["key"])
+            db._store.close(None)
 
 
 def test_what_was_good_runs_as_if_the_bad_had_not_come() -> None:
