@@ -15,9 +15,10 @@ outcomes             what became of every event (outcome_codec.py)
 emitted:Alert        events that went out (outcome_codec.py)
 
 The header of a version that calls made has "cause": "call": its events ran in order of arrival. Where they arrived as
-a batch does, since they have a ts of their own and there is a watermark, it is "arrival". Whichever version answers
-calls has "calls": [[event, id, row of the outcomes], …], of those with an id. With log="source", a batch from files has
-"files": {event: [[path, size, crc32], …]} in the place of its events, and "watermark" and "flush".
+a batch does, since they have a ts of their own and there is a watermark, it is "arrival"; "advance" and "reset" say
+that the clock was set by hand, on or back. Whichever version answers calls has "calls": [[event, id, row of the
+outcomes], …], of those with an id. With log="source", a batch from files has "files": {event: [[path, size, crc32],
+…]} in the place of its events, and "watermark" and "flush".
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ WRITTEN, DELETED, AGED, EVENT, LOAD, HELD, EMITTED = "written", "deleted", "aged
 REFUSED = "refused"
 ENDS, WINDOW = "ends", "window"  # in snapshots too, of all keys and all rows
 OUTCOMES = "outcomes"
-CALL, ARRIVAL, ADVANCE = BETWEEN = "call", "arrival", "advance"  # BETWEEN the batches of a stream
+CALL, ARRIVAL, ADVANCE, RESET = BETWEEN = "call", "arrival", "advance", "reset"  # BETWEEN the batches of a stream
 
 T = TypeVar("T")
 
