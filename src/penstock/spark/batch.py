@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from penstock.commit.disk import Disk
 from penstock.errors import StateError
+from penstock.execute.request import Admission
 from penstock.publish.files import OutcomeFiles, plain
 from penstock.spark import databases, direct_source, events
 from penstock.spark.backlog import Backlog
@@ -49,6 +50,7 @@ class MicroBatch:
     alone: str | None = None  # the event, if its DataFrame is the only source
     all_listed: bool = False  # whether files that come after the start are left to another query: availableNow
     calls: bool = False  # whether other processes may call
+    admission: Admission = Admission()  # noqa: RUF009 - it is frozen
     awaits: bool = False  # whether outcomes are written before Spark is told, as where nobody waits for them at the end
 
     def __call__(self, frame: Any, batch_id: int) -> None:
@@ -64,7 +66,9 @@ class MicroBatch:
         source, spans = query_id(self.spec.path), self._spans(batch_id)
         offsets = planned(self.spec.path, batch_id) if spans is None else named(spans)
         take = partial(self._events, opened, frame, spans)
-        out = opened.database.run(take, id=batch_id, source=source, offsets=offsets, watermark=self.watermark)
+        out = opened.database.run(
+            take, id=batch_id, source=source, offsets=offsets, watermark=self.watermark, _admission=self.admission
+        )
         self.publish(opened, out, frame.sparkSession, opened.database.version_of(batch_id))
         if spans is not None:
             self._start_next(opened, batch_id + 1, source, spans)
@@ -94,7 +98,14 @@ class MicroBatch:
         coming = following(self.direct, done, all_listed=self.all_listed)
         if coming is not None:
             database, offsets = opened.database, named(coming)
-            run = partial(database.run_ahead, id=batch_id, source=source, offsets=offsets, watermark=self.watermark)
+            run = partial(
+                database.run_ahead,
+                id=batch_id,
+                source=source,
+                offsets=offsets,
+                watermark=self.watermark,
+                _admission=self.admission,
+            )
             opened.run_ahead.start(database.program, self.direct, coming, run, opened.outcomes, named=self._by_files)
 
     def go_on(self, opened: OpenDatabase, t: datetime.datetime) -> None:

@@ -14,7 +14,7 @@ from penstock.errors import StateError
 from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest
-from penstock.execute.source_files import SourceFile
+from penstock.execute.source_files import SourceNote
 from penstock.state.tables import Tables
 from penstock.store.replay import Recovered
 from penstock.store.stream import StreamState
@@ -64,7 +64,7 @@ class MemoryStore:
         stream: StreamState,
         request: BatchRequest,
         notes: dict[str, Any],
-        files: dict[str, tuple[SourceFile, ...]] | None,
+        files: dict[str, SourceNote] | None,
     ) -> Any:
         return outcomes, stream, request.id, "cause" in notes or request.until is not None
 
