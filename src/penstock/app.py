@@ -297,8 +297,9 @@ class App(Declarations):
             sources: Event -> streaming DataFrame, or `ps.parquet("in/")`.
             state: The durable directory: tables, log, Spark's checkpoint.
             outcomes: A directory for Parquet files (made for its owner alone; one that is there gives files its mode),
-                or `f(dataframe, batch_id)`. A function may get a batch again after a crash; its batch_id is None for
-                what a watermark still held at the end of an availableNow query.
+                or `f(dataframe, batch_id)`. A function may get a batch again after a crash, under the same batch_id:
+                the version that it made. So it grows from call to call, and what a watermark still held at the end of
+                an availableNow query has one too.
             watermark: Hold back for event order across batches: "5 seconds" or a timedelta, or an int in the order
                 column's unit, which for a datetime is a microsecond.
             trigger: As `DataStreamWriter.trigger` takes it. A query with availableNow runs at its end what is held.

@@ -286,6 +286,11 @@ class Database:
         with self._gate.reading():
             return self._stored(id, source, offsets)
 
+    def version_of(self, id: int) -> int:
+        """The version that a batch made, by its id; of one that `stored` has."""
+        with self._gate.reading():
+            return self._store.version_of(id)
+
     def outcomes(self, version: int) -> pa.Table:
         """The outcomes of a retained version."""
         with self._gate.reading():

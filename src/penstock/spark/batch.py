@@ -43,7 +43,7 @@ class MicroBatch:
     """What foreachBatch calls. It may run in another process, so it holds only what opens the database there."""
 
     spec: DatabaseSpec
-    outcomes: OutcomeFiles | Callable[[Any, int | None], Any]
+    outcomes: OutcomeFiles | Callable[[Any, int], Any]
     watermark: int | None
     outputs: tuple[tuple[str, OutcomeFiles], ...] = ()  # events that go out, and where to
     direct: tuple[SourceFiles, ...] = ()  # the sources, if all of them are direct
@@ -69,7 +69,7 @@ class MicroBatch:
         out = opened.database.run(
             take, id=batch_id, source=source, offsets=offsets, watermark=self.watermark, _admission=self.admission
         )
-        self.publish(opened, out, frame.sparkSession, batch_id)
+        self.publish(opened, out, frame.sparkSession, opened.database.version_of(batch_id))
         if spans is not None:
             self._start_next(opened, batch_id + 1, source, spans)
 
@@ -135,16 +135,17 @@ class MicroBatch:
         note = DrainNote(Path(self.spec.path), self.spec.options.get("disk") or Disk())
         if drained is None or note.says(drained, can_repeat=isinstance(self.outcomes, OutcomeFiles)):
             return
-        self.publish(opened, opened.database.outcomes(drained), spark, None)
+        self.publish(opened, opened.database.outcomes(drained), spark, drained)
         opened.outcomes.wait()
         note.write(drained)
 
-    def publish(self, opened: OpenDatabase, out: pa.Table, spark: Any, batch_id: int | None) -> None:
+    def publish(self, opened: OpenDatabase, out: pa.Table, spark: Any, version: int) -> None:
+        """A function's batch id is the version: Spark's numbers know no drain, and go on behind it without a gap."""
         opened.flush()
         if self.awaits:
             opened.outcomes.wait()
         if not isinstance(self.outcomes, OutcomeFiles):
-            self.outcomes(spark.createDataFrame(plain(out)), batch_id)
+            self.outcomes(spark.createDataFrame(plain(out)), version)
 
     def catch_up(self, opened: OpenDatabase, spark: Any) -> None:
         """Outcomes of the stream's last version, of those that came behind it, and of its last drain, if the process

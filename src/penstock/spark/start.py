@@ -35,8 +35,9 @@ from penstock.spark.databases import DatabaseSpec
 from penstock.spark.files import Files, SourceFiles, listed
 from penstock.spark.idle import Idle
 from penstock.spark.query import closing_query
+from penstock.spark.workers import is_connect
 
-Outcomes = str | os.PathLike[str] | Callable[[DataFrame, int | None], Any]
+Outcomes = str | os.PathLike[str] | Callable[[DataFrame, int], Any]
 
 _UNITS = {
     "microsecond": 1,
@@ -70,13 +71,13 @@ def start(
     _refuse_odd(program, outcomes, trigger)
     spark = _session(wanted)
     spec = databases.spec(plan, state, **options)
-    if not _is_connect(spark):
+    if not is_connect(spark):
         wanted = same_sources.as_before(program, wanted, spec.path)
     delay, admission = delay_of(program, watermark), _admission(program, on_bad, ahead)
     idle_after = _idle_after(program, idle, outcomes, spark)
     # Under Spark Connect the database lives on the server's side; in classic Spark it is this process that opens it,
     # and what is wrong with the directory is said here and now.
-    local = not _is_connect(spark)
+    local = not is_connect(spark)
     only = events.alone(wanted)
     batch = MicroBatch(
         spec,
@@ -219,7 +220,7 @@ def _idle_after(program: Program, idle: Any, outcomes: Any, spark: Any) -> int |
         raise InputError(
             f"{where}makes versions between Spark's batches; give a directory for outcomes, not a function"
         )
-    if _is_connect(spark):
+    if is_connect(spark):
         raise InputError(f"{where}is not there under Spark Connect; use a session of classic Spark")
     after = delay_of(program, idle, "idle")
     if not after:
@@ -248,7 +249,7 @@ def delay_of(
     raise InputError(f"app '{program.name}': {option}={watermark!r} is not {takes}")
 
 
-def _sink(outcomes: Outcomes, spec: DatabaseSpec) -> OutcomeFiles | Callable[[Any, int | None], Any]:
+def _sink(outcomes: Outcomes, spec: DatabaseSpec) -> OutcomeFiles | Callable[[Any, int], Any]:
     if callable(outcomes):
         return outcomes
     return _files(outcomes, spec)
@@ -301,7 +302,3 @@ def _session(sources: dict[Any, Any]) -> Any:
     if session is None:
         raise InputError("there is no Spark session; make one first: SparkSession.builder.getOrCreate()")
     return session
-
-
-def _is_connect(spark: Any) -> bool:
-    return type(spark).__module__.startswith("pyspark.sql.connect")

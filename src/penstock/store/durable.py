@@ -173,6 +173,9 @@ class DurableStore:
         if self._journal.due:
             self._snapshot(tables)
 
+    def version_of(self, id: int) -> int:
+        return self._journal.version_of(id)
+
     def outcomes_of(self, version: int) -> pa.Table:
         return _outcomes(self._journal.batch(version, [OUTCOMES]))
 

@@ -31,6 +31,7 @@ class MemoryStore:
     def __init__(self, engine: Engine) -> None:
         self._engine, self._program = engine, engine.program
         self._outcomes: dict[int, pa.Table] = {}
+        self._versions: dict[int, int] = {}  # by batch id
         self._emitted: dict[str, pa.Table] = {}  # by the last batch
         self._called: dict[int, pa.Table] = {}  # the outcomes of versions of calls: who called has only the first row
         self.last_id: int | None = None
@@ -52,6 +53,9 @@ class MemoryStore:
             "path to keep more"
         )
 
+    def version_of(self, id: int) -> int:
+        return self._versions[id]
+
     def prepare(
         self,
         tables: Tables,
@@ -72,9 +76,10 @@ class MemoryStore:
             self._called[self.version] = outcomes.table
             self._called.pop(self.version - _KEPT, None)
         if id is not None:
-            self._outcomes[id], self.last_id = outcomes.table, id
+            self._outcomes[id], self._versions[id], self.last_id = outcomes.table, self.version, id
             while len(self._outcomes) > _KEPT:
-                del self._outcomes[next(iter(self._outcomes))]
+                oldest = next(iter(self._outcomes))
+                del self._outcomes[oldest], self._versions[oldest]
 
     def forget(self, prepared: Any) -> None:
         pass

@@ -76,6 +76,9 @@ class Store(Protocol):
     def outcomes(self, id: int) -> pa.Table | None:
         """Of the batch with this id; None where it has not happened."""
 
+    def version_of(self, id: int) -> int:
+        """What the batch with this id made; it is one whose outcomes are to be had."""
+
     def outcomes_of(self, version: int) -> pa.Table: ...
 
     def emitted_of(self, event: str, version: int) -> pa.Table | None:
