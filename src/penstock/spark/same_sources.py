@@ -16,7 +16,7 @@ from typing import Any
 from penstock.declare.model import EventDef, Program
 from penstock.errors import InputError
 from penstock.spark.checkpoint import noted_events
-from penstock.spark.files import Files
+from penstock.spark.direct_source import DirectInput
 
 
 def as_before(program: Program, sources: dict[EventDef, Any], state: str) -> dict[EventDef, Any]:
@@ -24,7 +24,7 @@ def as_before(program: Program, sources: dict[EventDef, Any], state: str) -> dic
     noted = noted_events(state)
     if noted is None:
         return sources
-    direct = {event.name: event for event, source in sources.items() if isinstance(source, Files)}
+    direct = {event.name: event for event, source in sources.items() if isinstance(source, DirectInput)}
     others = [event for event in sources if event.name not in noted]
     fewer = len(direct) == len(sources) < len(noted)  # a DataFrame may be of several sources; a direct one is one
     if fewer or len(sources) > len(noted) or any(name not in direct for name in noted if name is not None):
@@ -42,13 +42,14 @@ def as_before(program: Program, sources: dict[EventDef, Any], state: str) -> dic
 def _before(noted: list[str | None]) -> str:
     names = [name for name in noted if name is not None]
     frames = len(noted) - len(names)
-    parts = [f"{', '.join(names)} with ps.parquet"] if names else []
+    parts = [f"{', '.join(names)} as direct sources"] if names else []
     parts += [f"{frames} source{'s' * (frames > 1)} of DataFrames"] if frames else []
     return " and ".join(parts)
 
 
 def _now(sources: dict[EventDef, Any]) -> str:
     ways = {
-        event.name: "ps.parquet" if isinstance(source, Files) else "a DataFrame" for event, source in sources.items()
+        event.name: source.way if isinstance(source, DirectInput) else "a DataFrame"
+        for event, source in sources.items()
     }
     return ", ".join(f"{name} with {way}" for name, way in ways.items())
