@@ -15,6 +15,7 @@ import json
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 from penstock.commit.disk import Disk
 from penstock.errors import StateError
@@ -57,20 +58,27 @@ def first_not_done(state: str) -> int:
 def noted_events(state: str) -> list[str | None] | None:
     """The sources of the newest plan, in their places: the event of a direct one, None for any other; None where there
     is no plan, or one of another make."""
+    noted = noted_offsets(state)
+    return None if noted is None else [None if offset is None else str(offset["event"]) for offset in noted]
+
+
+def noted_offsets(state: str) -> list[dict[str, Any] | None] | None:
+    """Likewise: the offsets of direct sources, which name their event."""
     offsets = Path(state) / CHECKPOINT / "offsets"
     try:
         newest = max(int(name) for name in Disk().listdir(offsets) if name.isdigit())
         version, _, *sources = read_note(offsets / str(newest)).decode().splitlines()
     except (FileNotFoundError, ValueError):
         return None
-    return [_event(source) for source in sources] if version == "v1" else None
+    return [_direct(source) for source in sources] if version == "v1" else None
 
 
-def _event(offset: str) -> str | None:
+def _direct(offset: str) -> dict[str, Any] | None:
     try:
-        return str(json.loads(offset)["event"])
-    except (ValueError, TypeError, KeyError):  # a DataFrame's, or one that has not begun
+        found = json.loads(offset)
+    except ValueError:  # one that has not begun
         return None
+    return found if isinstance(found, dict) and "event" in found else None  # None: a DataFrame's
 
 
 def fingerprint(data: bytes) -> str:
