@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from test_stream import (
     NOW,
     Deposit,
@@ -25,6 +24,7 @@ from test_stream import (
 )
 
 import penstock as ps
+from penstock.spark.compatibility import ReadAllAvailable, ReadMaxRows
 from penstock.spark.kafka.reader import TopicReader
 from penstock.spark.kafka.source import TopicStream
 

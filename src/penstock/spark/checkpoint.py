@@ -62,6 +62,11 @@ def noted_events(state: str) -> list[str | None] | None:
     return None if noted is None else [None if offset is None else str(offset["event"]) for offset in noted]
 
 
+def noted_offset(state: str, event: str) -> dict[str, Any] | None:
+    """Up to where the newest plan has read a direct source; None where it has not begun."""
+    return next((one for one in noted_offsets(state) or () if one is not None and one["event"] == event), None)
+
+
 def noted_offsets(state: str) -> list[dict[str, Any] | None] | None:
     """Likewise: the offsets of direct sources, which name their event."""
     offsets = Path(state) / CHECKPOINT / "offsets"

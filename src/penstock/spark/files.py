@@ -15,13 +15,20 @@ from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
 from penstock.declare.model import EventDef
 from penstock.errors import InputError, StateError
 from penstock.execute.source_files import read, read_named
+from penstock.spark.checkpoint import noted_offset
+from penstock.spark.compatibility import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+    need_admission,
+)
 from penstock.spark.direct_source import PIECES, DirectInput, Rows
-from penstock.spark.formats import register
+from penstock.spark.formats import pieces_of_stream
 from penstock.spark.listing import FileList, file_list, list_path
 
 FORMAT = "penstock_files"
@@ -63,11 +70,12 @@ class SourceFiles:
     def stream(self, spark: Any) -> DataFrame:
         if not Path(self.path).is_dir():
             raise InputError(f"event '{self.event}': there is no directory {self.path}; make it, or name another")
-        register(spark, FileNames)
         options = {"path": self.path, "list": self.known, "event": self.event}
         if self.files_per_batch is not None:
-            options["files_per_batch"] = str(self.files_per_batch)
-        return spark.readStream.format(FORMAT).options(**options).load()
+            limit, instead = self.files_per_batch, "leave it out: a batch then takes all files that are there"
+            need_admission(f"event '{self.event}'", f"files_per_batch={limit}", instead)
+            options["files_per_batch"] = str(limit)
+        return pieces_of_stream(spark, FileNames, options)
 
     def offset(self, noted: dict[str, Any] | None) -> int:
         return 0 if noted is None else int(noted["files"])
@@ -133,7 +141,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self._limit is None else ReadMaxFiles(self._limit)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        if start is None:  # An older Spark does not say it, but has noted it.
+            start = noted_offset(str(self._known.parent.parent), self._event) or self.initialOffset()
         self._refuse_other(start)
         self._require(start["files"])
         count = len(self._look())
@@ -151,7 +161,8 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._refuse_other(start)
         self._refuse_other(end)
-        names = self._require(end["files"])[start["files"] :]
+        # An older Spark shows the start only here: a list that is shorter than that has lost names.
+        names = self._require(max(start["files"], end["files"]))[start["files"] : end["files"]]
         return [_Names(start["files"], [str(self._path / name) for name in names])] if names else []
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, str]]:

@@ -17,16 +17,24 @@ from typing import Any, ClassVar, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from penstock.declare.model import EventDef
 from penstock.errors import InputError, StateError
+from penstock.spark.checkpoint import noted_offset
+from penstock.spark.compatibility import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+    need_admission,
+)
 from penstock.spark.direct_source import PIECES, DirectInput, Rows
-from penstock.spark.formats import register
+from penstock.spark.formats import pieces_of_stream
 from penstock.spark.kafka import reader
 from penstock.spark.kafka.client import Client, Cluster, TopicState
 from penstock.spark.kafka.note import TopicNote, note_path, read, read_or_write
 from penstock.spark.kafka.values import parse_arrow, parse_json, rows
+from penstock.spark.workers import is_connect
 
 FORMAT = "penstock_kafka"
 _CLIENTS = "kafka."  # how the client's own options are told apart among Spark's
@@ -108,16 +116,17 @@ class TopicSource:
         return Client(self.given.cluster, self.given.topic, self.who)
 
     def stream(self, spark: Any) -> DataFrame:
-        if not type(spark).__module__.startswith("pyspark.sql.connect"):
+        if not is_connect(spark):
             self.client().state()  # that it is there is told now, and in our words
-        register(spark, TopicRanges)
         given = self.given
         options = {"event": self.event, "note": self.note, "topic": given.topic, "bootstrap": given.cluster.bootstrap}
         options |= {"starting": given.starting, "value": given.value, "lost": given.lost}
         if given.rows_per_batch is not None:
-            options["rows_per_batch"] = str(given.rows_per_batch)
+            limit, instead = given.rows_per_batch, "leave it out: a batch then takes all records that are there"
+            need_admission(self.who, f"rows_per_batch={limit}", instead)
+            options["rows_per_batch"] = str(limit)
         options |= {f"{_CLIENTS}{name}": text for name, text in given.cluster.options}
-        return spark.readStream.format(FORMAT).options(**options).load()
+        return pieces_of_stream(spark, TopicRanges, options)
 
     def offset(self, noted: dict[str, Any] | None) -> dict[str, int]:
         if noted is None:
@@ -224,7 +233,10 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         self._available = self._ends()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        if start is None:  # An older Spark does not say it, but has noted it.
+            state = str(Path(self._source.note).parent.parent)
+            start = noted_offset(state, self._source.event) or self.initialOffset()
         before, note = self._places(start), self._begun()
         ends = self._ends() if self._available is None else self._available
         gone = [p for p in before if p not in ends]
