@@ -10,6 +10,7 @@ load:Account         rows of a load
 aged:Account         when those that it wrote, or loaded, were written, by the clock, where records have a ttl; it is in
                      snapshots too
 held:Transfer        events that wait (stream.py), in snapshots too
+refused:Transfer     which rows of the files that the header names are no events           (log="source")
 restated:Account     all records of a table, with the columns that a change of the schema has given it; timers likewise
 outcomes             what became of every event (outcome_codec.py)
 emitted:Alert        events that went out (outcome_codec.py)
@@ -28,6 +29,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 WRITTEN, DELETED, AGED, EVENT, LOAD, HELD, EMITTED = "written", "deleted", "aged", "event", "load", "held", "emitted"
+REFUSED = "refused"
 ENDS, WINDOW = "ends", "window"  # in snapshots too, of all keys and all rows
 RESTATED = "restated"
 OUTCOMES = "outcomes"
