@@ -23,6 +23,8 @@ from penstock.commit import Disk, Journal
 from penstock.commit.identity import need_identity
 from penstock.declare.limits import EPOCH, MICROSECOND, microseconds
 from penstock.errors import InputError, StateError
+from penstock.plan.schema import Schema
+from penstock.store.schemas import Schemas
 from penstock.store.segment import DELETED, LOAD, OUTCOMES, RESET, WRITTEN, part
 from penstock.store.stream import StreamState
 
@@ -103,16 +105,17 @@ def opened(path: str | os.PathLike[str], disk: Disk | None = None) -> Iterator[R
     """Refused while a writer has the directory."""
     where, disk = Path(path).absolute(), disk or Disk()
     identity = need_identity(disk, where, "app", "tables")
-    _refuse_windows(where, identity)
     own = {name: value for name, value in identity.items() if name not in ("directory", "chain")}
     with closing(Journal.open(where, own, disk=disk)) as journal:
-        yield Reset(journal, *_newest(journal, list(own["tables"])))
+        yield Reset(journal, *_newest(journal))
 
 
-def _newest(journal: Journal, tables: list[str]) -> tuple[StreamState, pa.Table]:
+def _newest(journal: Journal) -> tuple[StreamState, pa.Table]:
     """The stream as the last version left it, and that version's outcomes, as the log keeps them."""
+    tables = list(journal.identity["tables"])  # a table that has come since is read, and of no use
     records = {part(kind, name) for name in tables for kind in (WRITTEN, DELETED, LOAD)}
     recovery = journal.recover(skip={OUTCOMES, *tables, *records})
+    _refuse_windows(journal.path, Schemas(recovery.scan, journal.identity).newest)
     stream = StreamState()
     if recovery.snapshot is not None:
         stream = StreamState.read(recovery.snapshot.header, recovery.snapshot.tables)
@@ -125,8 +128,8 @@ def _newest(journal: Journal, tables: list[str]) -> tuple[StreamState, pa.Table]
     return stream, journal.batch(journal.version, [OUTCOMES]).parts[OUTCOMES]
 
 
-def _refuse_windows(path: Path, identity: dict[str, dict[str, dict[str, str]]]) -> None:
-    for name, window in identity.get("windows", {}).items():
+def _refuse_windows(path: Path, schema: Schema) -> None:
+    for name, window in schema.windows.items():
         if "time" in window:
             raise StateError(
                 f"state directory {path} has window '{name}', whose rows lie in order of the clock: if that went back, "
