@@ -135,7 +135,7 @@ def _type_of(lo: Lowering, made: ast.GeneratorExp, over: Iterated) -> Type:
     count, mark, found = lo.count, len(lo.ops), list[Type]()
 
     def look() -> None:
-        found.append(expressions.value(lo, made.elt).type)
+        found.append(expressions.nullable_value(lo, made.elt).type)
 
     node = ast.copy_location(ast.For(made.generators[0].target, made.generators[0].iter, [], []), made)
     outside = lo.env

@@ -36,7 +36,6 @@ from penstock.commit.identity import need_identity
 from penstock.commit.recover import HELD_FILES, Recovery, Segments, look, open_segments, read_in_turn, recover
 from penstock.commit.scan import Scan, entry_of, newest_at_first_look, origin_of
 from penstock.declare.model import Column, TableDef
-from penstock.declare.types import of_text
 from penstock.errors import InputError, StateError
 from penstock.publish.files import plain
 from penstock.state.view import View
@@ -263,13 +262,13 @@ class Directory:
         return TableDef(name, tuple(self._column(name, column, text) for column, text in columns.items()))
 
     def _column(self, table: str, name: str, text: str) -> Column:
-        type_ = of_text(text.removesuffix(" key"))
-        if type_ is None:
+        column = Column.of_text(name, text)
+        if column is None:
             raise StateError(
                 f"{self.path / 'penstock.json'}: column '{name}' of table '{table}' has a type that this Penstock "
                 f"does not know, {text!r}; use the Penstock that wrote it"
             )
-        return Column(name, type_, key=text.endswith(" key"))
+        return column
 
     def _changes(self, segment: Segment, table: TableDef, without: str) -> Iterator[tuple[str, pa.Table]]:
         """What a commit did to a table; deletions first, as the writer applies them."""

@@ -39,6 +39,8 @@ def check(event: EventDef, frame: Any) -> None:
     given = {f.name: f.dataType for f in frame.schema.fields}
     wrong = []
     for field in event.fields:
+        if field.name not in given and not field.required:
+            continue
         if field.name not in given:
             wrong.append(f"column '{field.name}' ({field.type}) is missing")
         elif not _fits(field.type, given[field.name]):
@@ -84,7 +86,7 @@ def pack(spark: Any, program: Program, sources: dict[EventDef, Any], state: str)
             check(event, source)
     only = alone(sources)
     if only is not None:
-        return sources[only].select(*_fields(only))
+        return sources[only].select(*fields(only, sources[only]))
     for event, source in sources.items():
         direct = isinstance(source, Files)
         frame = file_names(spark, source, event.name, state) if direct else source
@@ -96,21 +98,22 @@ def pack(spark: Any, program: Program, sources: dict[EventDef, Any], state: str)
         for other, its in sources.items():
             if isinstance(its, Files):
                 continue
-            struct = F.struct(*_fields(other)) if other is event else None
+            struct = F.struct(*fields(other, its)) if other is event else None
             wanted = _struct_type(other, its)
             columns.append((F.lit(None).cast(wanted) if struct is None else struct).alias(other.name))
         frames.append(frame.select(*columns))
     return reduce(lambda a, b: a.unionByName(b), frames)
 
 
-def _fields(event: EventDef) -> list[Any]:
+def fields(event: EventDef, frame: DataFrame) -> list[Any]:
+    """The columns of an event that its DataFrame has: intake fills in the others."""
     # The names may be written in any case in Spark; the engine wants them as they were declared.
-    return [F.col(f"`{f.name}`").alias(f.name) for f in event.fields]
+    return [F.col(f"`{f.name}`").alias(f.name) for f in event.fields if f.name in frame.columns]
 
 
 def _struct_type(event: EventDef, frame: DataFrame) -> T.StructType:
     given = {f.name: f.dataType for f in frame.schema.fields}
-    return T.StructType([T.StructField(f.name, given[f.name]) for f in event.fields])
+    return T.StructType([T.StructField(f.name, given[f.name]) for f in event.fields if f.name in given])
 
 
 def unpack(program: Program, packed: pa.Table, only: str | None = None) -> dict[str, pa.Table]:
@@ -127,6 +130,6 @@ def unpack(program: Program, packed: pa.Table, only: str | None = None) -> dict[
         if files:
             out[event.name] = read(event, files)
         else:
-            rows = mine.column(event.name).flatten()
-            out[event.name] = pa.Table.from_arrays(rows, names=[f.name for f in event.fields])
+            rows = mine.column(event.name)
+            out[event.name] = pa.Table.from_arrays(rows.flatten(), names=[f.name for f in rows.type])
     return out

@@ -231,14 +231,14 @@ def _outcomes(segment: Segment) -> pa.Table:
 
 def _identity(program: Program) -> dict[str, Any]:
     """Whose state this is: the app, and the tables it declares."""
-    tables = {t.name: {c.name: str(c.type) + (" key" if c.key else "") for c in t.columns} for t in program.tables}
+    tables = {t.name: {c.name: c.text for c in t.columns} for t in program.tables}
     windows = {w.name: _window(w) for w in program.windows}
     return {"app": program.name, "tables": tables, **({"windows": windows} if windows else {})}
 
 
 def _window(window: WindowDef) -> dict[str, Any]:
     """Its columns, and what is seen of it: with another size its rows would mean something else."""
-    columns = {c.name: str(c.type) + (" key" if c.key else "") for c in window.columns}
+    columns = {c.name: c.text for c in window.columns}
     sizes = (("rows", window.rows), ("time", window.time), ("slide", window.slide))
     return {"columns": columns, **{name: str(size) for name, size in sizes if size is not None}}
 
