@@ -11,7 +11,7 @@ at its root, and a column `step` behind them; with steps="roots" what was caused
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,14 @@ from penstock.execute.flow_run import Fired, Output
 from penstock.execute.native import Result
 from penstock.execute.order import LATE, OrderedBatch
 from penstock.execute.request import KeptSteps
+from penstock.execute.statuses import ABORTED, COMMITTED, REJECTED, STATUSES
+from penstock.execute.statuses import LATE as IS_LATE
 from penstock.state.arrow import to_arrow
 from penstock.state.jit import kernel
 from penstock.state.strings import Strings
 
 _INT32, _INT64 = pa.int32(), pa.int64()
-STATUS = pa.array(["committed", "aborted", "late"], pa.string())
+STATUS = pa.array(STATUSES, pa.string())
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,20 @@ class BatchOutcomes:
     late: int
     emitted: dict[str, pa.Table] = field(default_factory=dict)  # outputs, by event
     arrived: Any = None  # the rows of the batch's own events; None: each row is one
+    rejected: int = 0  # rows, behind all others
 
     @property
     def events(self) -> int:
-        return sum(self.counts)
+        return sum(self.counts) + self.rejected
 
     @property
     def committed(self) -> int:
         return self.counts[0] - self.late
+
+    @property
+    def ran(self) -> pa.Table:
+        """The rows of what was an event."""
+        return self.table.slice(0, self.table.num_rows - self.rejected) if self.rejected else self.table
 
 
 @kernel
@@ -58,7 +66,7 @@ def _tell(kind: Any, code: Any, numbers: Any, version: Any, out: Any, versions: 
     for i in range(kind.size):
         is_late, aborted = kind[i] >= LATE, code[i] != 0
         out[0, i] = numbers[kind[i] & (LATE - 1)]
-        out[1, i] = 2 if is_late else aborted
+        out[1, i] = IS_LATE if is_late else ABORTED if aborted else COMMITTED
         out[2, i] = code[i] - 1
         versions[i] = version
         bits[i >> 3] |= aborted << (i & 7)
@@ -146,6 +154,20 @@ class Outcomes:
             kept = first | (result.code != 0) | self._arrive[kind & (LATE - 1)]
             table, arrived = table.filter(pa.array(kept)), arrived[kept]
         return BatchOutcomes(table, ended, late, emitted, np.flatnonzero(arrived))
+
+    def with_rejected(self, ran: BatchOutcomes, rejected: pa.Table, version: int) -> BatchOutcomes:
+        """The same, with a row behind them for each that was rejected (admission.py)."""
+        n = rejected.num_rows
+        known = {name: rejected.column(name).cast(self.schema.field(name).type) for name in rejected.column_names}
+        known["status"] = _text(np.full(n, REJECTED, np.int32), STATUS)
+        known["version"] = _lane(_INT64, np.full(n, version, np.int64))
+        if "step" in self.schema.names:
+            known["step"] = _lane(_INT32, np.zeros(n, np.int32))
+        columns = [known.get(name, pa.nulls(n, self.schema.field(name).type)) for name in self.schema.names]
+        rows = pa.Table.from_arrays(columns, schema=self.schema)
+        table = pa.concat_tables([ran.table, rows]).unify_dictionaries().combine_chunks()
+        arrived = np.arange(ran.table.num_rows) if ran.arrived is None else ran.arrived
+        return replace(ran, table=table, arrived=arrived, rejected=n)
 
     def _times(self, batch: OrderedBatch, ts: Any, root: Any) -> pa.Array:
         """Null where a call came before there was a clock."""

@@ -20,6 +20,7 @@ transaction is undone and it goes to the caller of `run`.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,9 +30,9 @@ from penstock.declare import objects
 from penstock.declare.model import EventDef, Program, TableDef
 from penstock.declare.types import DATETIME
 from penstock.errors import InputError
-from penstock.execute import intake, loading
+from penstock.execute import intake, loading, row_by_row
 from penstock.execute.clock import first_ts
-from penstock.execute.request import BatchRequest, KeptSteps, checked_steps
+from penstock.execute.request import Admission, BatchRequest, KeptSteps, checked_steps
 from penstock.execute.rounds import Rounds
 from penstock.execute.timers import Timers
 from penstock.execute.uncompiled import EPOCH, MICROSECOND, Clock, Key, Row
@@ -92,15 +93,26 @@ class Reference:
         self._rounds.load(definition.name, loaded, self._now())
 
     def run(
-        self, batch: Any, policy: Any = None, id: Any = None, *, watermark: int | None = None, flush: bool = False
+        self,
+        batch: Any,
+        policy: Any = None,
+        id: Any = None,
+        *,
+        watermark: int | None = None,
+        flush: bool = False,
+        _admission: Admission | None = None,
     ) -> pa.Table:
         """Run one batch; its outcomes. A batch id that ran before changes nothing and gives its outcomes again."""
         BatchRequest(id=id, watermark=watermark, flush=flush).checked()
         if id is not None and id in self._outcomes:
             return self._outcomes[id]
+        rejected: list[row_by_row.Rejected] = []
+        if _admission is not None and _admission.on_bad == "reject":
+            highest = None if self._highest == _NEVER else int(self._highest)
+            batch, rejected = row_by_row.admit(self.program, batch, _admission, highest)
         new = self._arrive(intake.events(self.program, batch))
         self._watermark = self._watermark if flush else watermark
-        out = self._run(*self._due(new, watermark, flush))
+        out = self._run(*self._due(new, watermark, flush), rejected=rejected)
         if id is not None:
             self._outcomes[id] = out
         return out
@@ -197,8 +209,14 @@ class Reference:
         ts = self._clock if event.order is None else _time(values[event.order])
         return Arrival(event, values, (ts, event.id is not None, values[event.id] if event.id else 0, number))
 
-    def _run(self, late: list[Arrival], due: list[Arrival], until: float = _NEVER) -> pa.Table:
-        """The next version. until: what the clock is set to behind it."""
+    def _run(
+        self,
+        late: list[Arrival],
+        due: list[Arrival],
+        until: float = _NEVER,
+        rejected: Iterable[row_by_row.Rejected] = (),
+    ) -> pa.Table:
+        """The next version. until: what the clock is set to behind it. rejected: what of its batch is no event."""
         self.version += 1
         self._emitted = []
         ran = []
@@ -217,6 +235,7 @@ class Reference:
         if self._steps == "roots":
             arrive = {t.name for t in self.program.transactions if t.event.order is not None}
             rows = [r for r in rows if r["step"] == 0 or r["status"] != "committed" or r["transaction"] in arrive]
+        rows += [{"status": "rejected", "step": 0, "version": self.version, **one} for one in rejected]
         self._versions[self.version] = _table(rows, self.program.outcomes())
         return self._versions[self.version]
 
