@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.declare.types import BOOL, INT, Type
 from penstock.plan import calls, nullable, windows
 from penstock.plan.ir import MEMBER, Carry, Op
-from penstock.plan.values import Binding, Exit, Found, Iterated, MemberRef, RecordRef, Unassigned, Val
+from penstock.plan.values import NONE, Binding, Exit, Found, Iterated, MemberRef, RecordRef, Unassigned, Val
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -184,6 +184,12 @@ class _Loop:
         lo.path = None
         for name, first in self.carried.items():
             if any(not _alike(first, end.env[name]) for end in ends):
+                if isinstance(first, Val) and first.type == NONE:
+                    lo.body.refuse(
+                        self.node,
+                        f"'{name}' is None before this loop and a record in it; keep its key in a name, and whether "
+                        "there is one in another",
+                    )
                 several = "a value, a record and an event" if lo.members is not None else "a value and a record"
                 lo.body.refuse(self.node, f"'{name}' changes between {several} in this loop; use two names")
         # Every path may abort: then the turn has no end at all, and nothing carries on.
