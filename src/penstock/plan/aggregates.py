@@ -12,20 +12,17 @@ scan, and where that gives nothing the transaction aborts with `empty Account`.
 from __future__ import annotations
 
 import ast
-from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import BOOL, INT, Type
-from penstock.plan import calls, expressions, loops
-from penstock.plan.values import Iterated, Val
+from penstock.plan import calls, expressions, loops, nullable
+from penstock.plan.values import NONE, Iterated, Val
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
 
 # Names that no body can have.
 _ITEM, _FOUND = "(item)", "(found)"
-# What an extreme is before there is one, where 0 is no value of the type; nobody sees it.
-_ANY: dict[str, Any] = {"datetime": datetime(1970, 1, 1, tzinfo=UTC), "date": date(1970, 1, 1)}
 
 
 def of_generator(node: ast.Call) -> bool:
@@ -72,9 +69,9 @@ def _extreme(lo: Lowering, node: ast.Call, better: ast.cmpop) -> Val:
         ast.If(is_better, [_set(best, _load(_ITEM))], []),
         _set(_FOUND, ast.Constant(True)),
     ]
-    nothing = lo.const(False, BOOL)
-    first = _nothing(lo, _type_of(lo, made, over))
-    after = _run(lo, made, over, {_FOUND: nothing, best: first}, step)
+    not_yet = lo.const(False, BOOL)
+    first = nothing(lo, _type_of(lo, made, over))
+    after = _run(lo, made, over, {_FOUND: not_yet, best: first}, step)
     none = lo.both(lo.path, lo.negated(after[_FOUND].id))
     lo.emit("abort", name=f"empty {over.table.name}", node=node, guard=none)
     return after[best]
@@ -145,9 +142,9 @@ def _type_of(lo: Lowering, made: ast.GeneratorExp, over: Iterated) -> Type:
     return found[-1]
 
 
-def _nothing(lo: Lowering, type_: Type) -> Val:
-    nothing = _ANY.get(type_.kind, type_.traits.nothing)
-    return lo.const(nothing, type_)
+def nothing(lo: Lowering, type_: Type) -> Val:
+    """A value that nobody sees."""
+    return nullable.none(lo) if type_ == NONE else lo.const(nullable.zero_of(type_), type_)
 
 
 def _load(name: str) -> ast.expr:
