@@ -223,19 +223,22 @@ def test_a_null_in_a_field_with_a_default_stays_null() -> None:
     assert out.column("reason").to_pylist() == ["null more"]
 
 
-def test_another_shape_is_another_state(tmp_path: Path) -> None:
-    with shop.open(tmp_path / "state"):
-        pass
-    other = ps.App("shop")
+def _noted(coupon: str, **default: Any) -> ps.App:
+    app = ps.App("noted")
+    columns = {"__annotations__": {"id": "str", "coupon": coupon}, "id": ps.key(), **default}
+    app.table(type("Order", (), columns))
+    return app
 
-    class Order:
-        id: str = ps.key()
-        count: int = 0
-        coupon: str = ""
 
-    other.table(Order)
-    with pytest.raises(ps.StateError, match=r"str \| None"):
-        other.open(tmp_path / "state")
+def test_a_column_may_become_nullable_and_not_the_other_way(tmp_path: Path) -> None:
+    with _noted("str", coupon="none").open(tmp_path / "state") as db:
+        db.load("Order", [{"id": "a"}, {"id": "b", "coupon": "x"}])
+    with _noted("str | None").open(tmp_path / "state") as db:
+        db.load("Order", [{"id": "c"}])
+        rows = db.table("Order").sort_by("id").to_pylist()
+        assert [row["coupon"] for row in rows] == ["none", "x", None]
+    with pytest.raises(ps.StateError, match=r"'coupon' is str \| None in it.*may hold None"):
+        _noted("str", coupon="none").open(tmp_path / "state")
 
 
 flow = ps.App("flow")
