@@ -223,9 +223,9 @@ def test_a_null_in_a_field_with_a_default_stays_null() -> None:
     assert out.column("reason").to_pylist() == ["null more"]
 
 
-def _noted(coupon: str, **default: Any) -> ps.App:
+def _noted(of: str, **default: Any) -> ps.App:
     app = ps.App("noted")
-    columns = {"__annotations__": {"id": "str", "coupon": coupon}, "id": ps.key(), **default}
+    columns = {"__annotations__": {"id": "str", "coupon": of}, "id": ps.key(), **default}
     app.table(type("Order", (), columns))
     return app
 

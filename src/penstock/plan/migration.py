@@ -216,8 +216,8 @@ class _Comparison:
             )
         elif before is not None and after is not None and before.nullable and not after.nullable:
             self.wrong.append(
-                f"{at} is {was} in it, and declared as {now}; its records may hold None: declare it as it was, or add a "
-                "column with another name"
+                f"{at} is {was} in it, and declared as {now}; its records may hold None: declare it as it was, or "
+                "add a column with another name"
             )
         elif before is None or after is None or not widens(before.type, after.type):
             self.wrong.append(
