@@ -21,7 +21,7 @@ from penstock.execute.values import convert, lift, lower
 
 def records(table: TableDef, before: TableDef, rows: Mapping[Key, Row], renamed: Mapping[str, str]) -> dict[Key, Row]:
     """renamed: what "Account.amount" is called now."""
-    now = {renamed.get(f"{table.name}.{c.name}", c.name): c.name for c in before.columns}
+    now = {c.name: renamed.get(f"{table.name}.{c.name}", c.name) for c in before.columns}
     out = {}
     for key, row in rows.items():
         values = {now[name]: value for name, value in row.items()}
