@@ -6,37 +6,100 @@ Spark's checkpoint has a line of offsets for each source, and knows a source by 
     {"logOffset": 2}                      a DataFrame's; one of several sources has several lines
 
 If two direct sources changed places, each would go on where the other had stopped: some files would be read twice, and
-some never. So they are put back into their places, and what cannot be the same sources is refused.
+some never. So they are put back into their places.
+
+    one more direct source     the plan of the last batch, which is done, gets its line: {"event": "Refund", "files": 0}
+    one direct source less     its place is kept, by a source of which nothing comes
+    anything else              is refused: the lines of DataFrames do not say what they are of
+
+Where no batch has come to the engine, there is nothing to go on with: other sources begin anew (start.py).
 """
 
 from __future__ import annotations
 
+import logging
+import shutil
+from pathlib import Path
 from typing import Any
 
 from penstock.declare.model import EventDef, Program
 from penstock.errors import InputError
-from penstock.spark.checkpoint import noted_events
+from penstock.spark.checkpoint import CHECKPOINT, extend_plans, last_done, newest_planned, noted_events
 from penstock.spark.files import Files
+from penstock.spark.listing import SOURCES
 
 
 def as_before(program: Program, sources: dict[EventDef, Any], state: str) -> dict[EventDef, Any]:
-    """The sources in the order that the checkpoint of a state directory has them in."""
+    """The sources in the places that the checkpoint of a state directory has them in; new ones get places there."""
     noted = noted_events(state)
     if noted is None:
         return sources
+    names = [name for name in noted if name is not None]
     direct = {event.name: event for event, source in sources.items() if isinstance(source, Files)}
-    others = [event for event in sources if event.name not in noted]
-    fewer = len(direct) == len(sources) < len(noted)  # a DataFrame may be of several sources; a direct one is one
-    if fewer or len(sources) > len(noted) or any(name not in direct for name in noted if name is not None):
+    frames = [event for event in sources if event.name not in direct]
+    lines = len(noted) - len(names)  # of DataFrames, each of which may be of several sources
+    gone = [name for name in names if name not in direct]
+    new = [name for name in direct if name not in names]
+    several = len(frames) < lines
+    if len(frames) > lines or bool(frames) != bool(lines) or any(not _may_go(program, name, frames) for name in gone):
         raise InputError(
             f"app '{program.name}': the query in {state} reads {_before(noted)}, and is now given {_now(sources)}; "
-            "Spark goes on with the same sources only: give them as they were, or begin another state directory"
+            "a source of ps.parquet may come, and may go while its event is declared; give others as they were, or "
+            "begin another state directory"
         )
-    if len(sources) < len(noted):
-        return sources
-    rest = iter(others)
-    order = [next(rest) if name is None else direct[name] for name in noted]
-    return {event: sources[event] for event in order}
+    if several and gone:
+        raise InputError(
+            f"app '{program.name}': the query in {state} reads {_before(noted)}, and is not given {', '.join(gone)}; "
+            "a DataFrame of several sources has no places of its own beside it: give all as they were"
+        )
+    if new:
+        _need_done(program, new, state)
+    kept = {name: _keep_place(program, name, state) for name in gone}
+    known = sources | dict(kept.values())
+    direct |= {name: event for name, (event, _) in kept.items()}
+    extend_plans(state, [*noted, *new])
+    if several:  # as given, and what is new behind it
+        return {event: known[event] for event in sorted(known, key=lambda event: event.name in new)}
+    rest = iter(frames)
+    return {event: known[event] for event in (next(rest) if n is None else direct[n] for n in [*noted, *new])}
+
+
+def forget(state: str) -> None:
+    """A query of which no batch has come to the engine: what it has planned, and the files that it found."""
+    for name in (CHECKPOINT, SOURCES):
+        shutil.rmtree(Path(state) / name, ignore_errors=True)
+
+
+def _may_go(program: Program, name: str, frames: list[EventDef]) -> bool:
+    event = program.event(name)
+    return event is not None and program.transaction_of(event) is not None and event not in frames
+
+
+def _keep_place(program: Program, name: str, state: str) -> tuple[EventDef, Files]:
+    """A source of which nothing comes: its directory is that of the list, where no events are."""
+    logging.getLogger("penstock").warning(
+        "app '%s': the query in %s had a source of '%s', and is not given it: nothing more comes of it",
+        *(
+            program.name,
+            state,
+            name,
+        ),
+    )
+    event = program.event(name)
+    assert event is not None
+    folder = Path(state) / SOURCES
+    folder.mkdir(exist_ok=True)
+    return event, Files(str(folder))
+
+
+def _need_done(program: Program, new: list[str], state: str) -> None:
+    """What is planned runs as it was planned."""
+    planned = newest_planned(state)
+    if planned != last_done(state):
+        raise InputError(
+            f"app '{program.name}': {', '.join(new)} cannot come to the query in {state} yet, whose batch {planned} "
+            "was planned without, and is not done; start it once more with its sources as they were, then add it"
+        )
 
 
 def _before(noted: list[str | None]) -> str:
