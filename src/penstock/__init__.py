@@ -6,12 +6,13 @@ from penstock._version import __version__
 from penstock.app import App
 from penstock.declare.app import check, decimal, index, key, order
 from penstock.declare.app import id_ as id
-from penstock.declare.objects import abort, emit, now, require, udf
+from penstock.declare.objects import abort, emit, function, now, require, udf
 from penstock.errors import DeclarationError, InputError, PenstockError, StateError
 from penstock.schedule.policy import Policy
 
 if TYPE_CHECKING:
     from penstock.spark.files import parquet as parquet
+    from penstock.spark.kafka.source import kafka as kafka
     from penstock.spark.reader import register as register
 else:
 
@@ -21,6 +22,10 @@ else:
             from penstock.spark.files import parquet
 
             return parquet
+        if name == "kafka":
+            from penstock.spark.kafka.source import kafka
+
+            return kafka
         if name == "register":
             from penstock.spark.reader import register
 
@@ -40,6 +45,7 @@ __all__ = [
     "check",
     "decimal",
     "emit",
+    "function",
     "id",
     "index",
     "key",

@@ -23,13 +23,7 @@ def test_the_commands_of_the_page_run_as_they_stand(tmp_path: Path, monkeypatch:
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     assert len(blocks) >= 5
     environment = os.environ | {"PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail"],
-        input="\n".join(blocks),
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    given = {"cwd": tmp_path, "env": environment, "input": "\n".join(blocks)}
+    done = subprocess.run(["bash", "-euo", "pipefail"], capture_output=True, text=True, **given)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "40.00" in done.stdout, "the total that the restored directory has"

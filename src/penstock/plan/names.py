@@ -30,7 +30,7 @@ from penstock.declare.types import (
     is_text,
     to_python,
 )
-from penstock.plan.values import MemberRef, Val, decimal_type, in_body, scale_of, unscaled
+from penstock.plan.values import EventRef, MemberRef, Val, decimal_type, in_body, scale_of, unscaled
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -94,10 +94,14 @@ def decimal_constant(lo: Lowering, found: Decimal, node: ast.AST) -> Val:
     return lo.const(unscaled(found, scale), decimal_type(scale), literal=found)
 
 
+def is_constant(found: Any) -> bool:
+    return isinstance(found, _CONSTANTS)
+
+
 def global_value(lo: Lowering, found: Any, name: str, node: ast.AST) -> Val:
     if found is MISSING:
         lo.body.refuse(node, f"'{name}' is not defined")
-    if isinstance(found, _CONSTANTS):
+    if is_constant(found):
         return constant(lo, found, node)
     *most, last = (one.__name__ for one in _CONSTANTS)
     lo.body.refuse(
@@ -129,9 +133,14 @@ def static(lo: Lowering, node: ast.expr) -> Any:
     return MISSING
 
 
+def is_parameter(lo: Lowering, node: ast.expr) -> bool:
+    """Whether it is what the body takes: an event, several of them, or the record that a check looks at."""
+    return isinstance(node, ast.Name) and node.id == lo.body.parameter
+
+
 def is_members(lo: Lowering, node: ast.expr) -> bool:
     """Whether it is the list of events that a transaction takes."""
-    return lo.members is not None and isinstance(node, ast.Name) and node.id == lo.body.parameter
+    return lo.members is not None and is_parameter(lo, node)
 
 
 def event(lo: Lowering, node: ast.expr) -> tuple[Val, ...] | None:
@@ -141,6 +150,8 @@ def event(lo: Lowering, node: ast.expr) -> tuple[Val, ...] | None:
     found = lo.env.get(node.id)
     if isinstance(found, MemberRef):
         return (found.member,)
+    if isinstance(found, EventRef):
+        return ()
     if not lo.is_event(node):
         return None
     if lo.members is not None:
@@ -156,17 +167,15 @@ def field(lo: Lowering, node: ast.Attribute, which: tuple[Val, ...]) -> Val:
         names = ", ".join(f.name for f in lo.event.fields)
         lo.body.refuse(node, f"event '{lo.event.name}' has no field '{node.attr}'; it has {names}")
     if found.type.item is not None:
-        lo.body.refuse(node, f"'{node.attr}' is a list; loop over it, or take its len()")
+        lo.body.refuse(node, f"'{node.attr}' is a list; loop over it, index it, or take its len() or sum()")
     may_be_null = node.attr not in (lo.event.order, lo.event.id)
     return lo.value("field", in_body(found.type), *which, node=node, name=node.attr, const=may_be_null)
 
 
-def list_field(lo: Lowering, node: ast.expr) -> Val:
-    if lo.members is not None and is_members(lo, node):
-        return lo.members
-    if isinstance(node, ast.Attribute) and (which := event(lo, node.value)) is not None:
-        assert lo.event is not None
-        found = lo.event.field(node.attr)
-        if found is not None and found.type.item is not None:
-            return lo.value("list", found.type, *which, node=node, name=node.attr, const=True)
-    lo.body.refuse(node, "this must be a list field of the event")
+def list_of(lo: Lowering, node: ast.Attribute, which: tuple[Val, ...]) -> Val | None:
+    """A list field; None where the field is no list. which: as `event` gives it."""
+    assert lo.event is not None
+    found = lo.event.field(node.attr)
+    if found is None or found.type.item is None:
+        return None
+    return lo.value("list", found.type, *which, node=node, name=node.attr, const=True)

@@ -24,32 +24,41 @@ from typing import Any
 
 from penstock.declare.model import EventDef, Program
 from penstock.errors import InputError
-from penstock.spark.checkpoint import CHECKPOINT, extend_plans, last_done, newest_planned, noted_events
+from penstock.spark.checkpoint import CHECKPOINT, extend_plans, last_done, newest_planned, noted_offsets
+from penstock.spark.direct_source import DirectInput
 from penstock.spark.files import Files
 from penstock.spark.listing import SOURCES
+
+_WAYS = {"files": "ps.parquet", "offsets": "ps.kafka"}  # of direct sources, by what their offsets have
 
 
 def as_before(program: Program, sources: dict[EventDef, Any], state: str) -> dict[EventDef, Any]:
     """The sources in the places that the checkpoint of a state directory has them in; new ones get places there."""
-    noted = noted_events(state)
-    if noted is None:
+    offsets = noted_offsets(state)
+    if offsets is None:
         return sources
-    names = [name for name in noted if name is not None]
-    direct = {event.name: event for event, source in sources.items() if isinstance(source, Files)}
+    noted = [None if offset is None else str(offset["event"]) for offset in offsets]
+    ways = {offset["event"]: _way(offset) for offset in offsets if offset is not None}
+    direct = {event.name: event for event, source in sources.items() if isinstance(source, DirectInput)}
     frames = [event for event in sources if event.name not in direct]
-    lines = len(noted) - len(names)  # of DataFrames, each of which may be of several sources
-    gone = [name for name in names if name not in direct]
-    new = [name for name in direct if name not in names]
-    several = len(frames) < lines
-    if len(frames) > lines or bool(frames) != bool(lines) or any(not _may_go(program, name, frames) for name in gone):
+    lines = noted.count(None)  # of DataFrames, each of which may be of several sources
+    gone, new = [name for name in ways if name not in direct], [name for name in direct if name not in ways]
+    as_they_were = all(sources[event].way == ways.get(name, Files.way) for name, event in direct.items())
+    if not (
+        as_they_were
+        and len(frames) <= lines
+        and bool(frames) == bool(lines)
+        and all(_may_go(program, name, ways[name], frames) for name in gone)
+    ):
         raise InputError(
-            f"app '{program.name}': the query in {state} reads {_before(noted)}, and is now given {_now(sources)}; "
+            f"app '{program.name}': the query in {state} reads {_before(offsets)}, and is now given {_now(sources)}; "
             "a source of ps.parquet may come, and may go while its event is declared; give others as they were, or "
             "begin another state directory"
         )
+    several = len(frames) < lines
     if several and gone:
         raise InputError(
-            f"app '{program.name}': the query in {state} reads {_before(noted)}, and is not given {', '.join(gone)}; "
+            f"app '{program.name}': the query in {state} reads {_before(offsets)}, and is not given {', '.join(gone)}; "
             "a DataFrame of several sources has no places of its own beside it: give all as they were"
         )
     if new:
@@ -70,20 +79,20 @@ def forget(state: str) -> None:
         shutil.rmtree(Path(state) / name, ignore_errors=True)
 
 
-def _may_go(program: Program, name: str, frames: list[EventDef]) -> bool:
+def _way(offset: dict[str, Any]) -> str:
+    return next((way for part, way in _WAYS.items() if part in offset), "another source")
+
+
+def _may_go(program: Program, name: str, way: str, frames: list[EventDef]) -> bool:
     event = program.event(name)
-    return event is not None and program.transaction_of(event) is not None and event not in frames
+    return way == Files.way and event is not None and program.transaction_of(event) is not None and event not in frames
 
 
 def _keep_place(program: Program, name: str, state: str) -> tuple[EventDef, Files]:
     """A source of which nothing comes: its directory is that of the list, where no events are."""
     logging.getLogger("penstock").warning(
         "app '%s': the query in %s had a source of '%s', and is not given it: nothing more comes of it",
-        *(
-            program.name,
-            state,
-            name,
-        ),
+        *(program.name, state, name),
     )
     event = program.event(name)
     assert event is not None
@@ -102,16 +111,19 @@ def _need_done(program: Program, new: list[str], state: str) -> None:
         )
 
 
-def _before(noted: list[str | None]) -> str:
-    names = [name for name in noted if name is not None]
-    frames = len(noted) - len(names)
-    parts = [f"{', '.join(names)} with ps.parquet"] if names else []
+def _before(noted: list[dict[str, Any] | None]) -> str:
+    parts = []
+    for part, way in _WAYS.items():
+        names = [offset["event"] for offset in noted if offset is not None and part in offset]
+        parts += [f"{', '.join(names)} with {way}"] if names else []
+    frames = noted.count(None)
     parts += [f"{frames} source{'s' * (frames > 1)} of DataFrames"] if frames else []
     return " and ".join(parts)
 
 
 def _now(sources: dict[EventDef, Any]) -> str:
     ways = {
-        event.name: "ps.parquet" if isinstance(source, Files) else "a DataFrame" for event, source in sources.items()
+        event.name: source.way if isinstance(source, DirectInput) else "a DataFrame"
+        for event, source in sources.items()
     }
     return ", ".join(f"{name} with {way}" for name, way in ways.items())
