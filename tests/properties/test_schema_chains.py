@@ -87,7 +87,7 @@ def _renamed() -> Stage:
     class Account:
         id: str = ps.key()
         balance: int = 0
-        note: str = "-"
+        note: str | None = "-"
         times: int = 3
 
     @app.table
@@ -131,7 +131,8 @@ def _decimals() -> Stage:
     class Account:
         id: str = ps.key()
         balance: Decimal = ps.decimal(12, 1, default=0)
-        times: int = 3
+        times: int | None = 3
+        owner: str | None = None
 
         @ps.check("poor")
         def solvent(self) -> bool:
@@ -181,6 +182,7 @@ def _last() -> Stage:
     class Account:
         id: str = ps.key()
         balance: Decimal = ps.decimal(15, 3, default=1)
+        owner: str | None = None
         note: int = 7  # a new one, of a name that there was before
 
         @ps.check("poor")
@@ -208,17 +210,21 @@ def _last() -> Stage:
         id: int = ps.id()
         account: str
         amount: Decimal = ps.decimal(9, 2)
+        by: str | None = None
+        rank: int = 3
 
     @app.event
     class Refund:
         account: str
         amount: Decimal = ps.decimal(10, 2)
+        why: str | None = None
 
     @app.transaction
     def pay(e: Pay):
         account = Account.get(e.account)
         account.balance += e.amount
-        account.note += 1
+        account.note += e.rank
+        account.owner = e.by
         Last[e.account].add(amount=e.amount)
         Fee.get(e.account).paid += sum((r.amount for r in Last[e.account]), Decimal("0.00"))
         Old.get(e.account).text = e.account
@@ -228,7 +234,7 @@ def _last() -> Stage:
     def refund(e: Refund):
         Account.get(e.account).balance -= e.amount
 
-    return Stage(app, "balance", lambda ts, n, a, v: Pay(ts=ts, id=n, account=a, amount=Decimal(v) / 4))
+    return Stage(app, "balance", lambda ts, n, a, v: Pay(ts=ts, id=n, account=a, amount=Decimal(v) / 4, by=a, rank=n))
 
 
 STAGES = (_first, _renamed, _decimals, _last)

@@ -30,7 +30,7 @@ def records(table: TableDef, before: TableDef, rows: Mapping[Key, Row], renamed:
 
 
 def fields(event: EventDef, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {f.name: _plain(values.get(f.name), f.type) for f in event.fields}
+    return {f.name: _plain(values[f.name], f.type) if f.name in values else f.left_out for f in event.fields}
 
 
 def _plain(value: Any, type_: Any) -> Any:
@@ -38,4 +38,4 @@ def _plain(value: Any, type_: Any) -> Any:
 
 
 def _as(value: Any, type_: Any) -> Any:
-    return convert(lift(lower(value)), type_)
+    return None if value is None else convert(lift(lower(value)), type_)
