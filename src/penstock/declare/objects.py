@@ -304,7 +304,8 @@ def emit(event: object, *, at: Any = None) -> None:
 
 
 def now() -> Any:
-    """The clock: the highest ts that has run, this event's own included. It never falls."""
+    """The clock: the highest ts that has run, this event's own included. It falls only if it is set back
+    by hand (`penstock advance`)."""
     accesses = current.get(None)
     if accesses is None:
         raise PenstockError("ps.now() has a meaning only inside a transaction")
