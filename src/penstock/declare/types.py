@@ -149,7 +149,8 @@ def _of_enum(given: enum.EnumMeta, where: str) -> Type:
     kinds = {type(value) for value in values}
     if kinds not in ({str}, {int}):
         raise DeclarationError(
-            f"{where}: the values of {given.__name__} are of several types, or none; write all of them as str, or all as int"
+            f"{where}: the values of {given.__name__} are of several types, or none; write all of them as str, or all "
+            "as int"
         )
     type_ = STR if kinds == {str} else INT
     for value in values:
