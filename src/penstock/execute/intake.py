@@ -28,7 +28,7 @@ from penstock.declare.objects import Event, EventType
 from penstock.errors import InputError
 from penstock.execute.casting import column, left_out, values, without_columns
 from penstock.execute.source_files import SourceFile, SourceRows
-from penstock.execute.validate import JUDGED, refuse_unsound
+from penstock.execute.validate import JUDGED, refuse_strangers, refuse_unsound
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +226,8 @@ def _event_table(event: EventDef, data: pa.Table, where: str, sound: bool) -> pa
         for place, f in enumerate(event.fields):
             if f.type.kind in JUDGED and not sound:
                 refuse_unsound(data.column(place).chunk(0), f.type, where=f"{where}, column '{f.name}'")
+            if not sound:
+                refuse_strangers(data.column(place).chunk(0), f.type, where=f"{where}, column '{f.name}'")
         return data
     arrays = {}
     for f in event.fields:
