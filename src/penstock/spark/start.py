@@ -21,7 +21,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.commit import Disk
-from penstock.declare.model import Program
+from penstock.declare.model import EventDef, Program
 from penstock.declare.objects import EventType, Table
 from penstock.errors import InputError
 from penstock.execute.loading import OnConflict
@@ -30,15 +30,17 @@ from penstock.plan.ir import Plan
 from penstock.publish.files import OutcomeFiles, plain
 from penstock.spark import databases, events, same_sources
 from penstock.spark.batch import MicroBatch
-from penstock.spark.checkpoint import CHECKPOINT
+from penstock.spark.checkpoint import CHECKPOINT, last_done
 from penstock.spark.databases import DatabaseSpec
 from penstock.spark.direct_source import DirectInput, DirectSource
+from penstock.spark.files import Files
 from penstock.spark.idle import Idle
+from penstock.spark.outcome_sink import OutcomeSink, SinkInput
 from penstock.spark.query import closing_query
 from penstock.spark.workers import is_connect
 from penstock.store.durable import SOURCE
 
-Outcomes = str | os.PathLike[str] | Callable[[DataFrame, int], Any]
+Outcomes = str | os.PathLike[str] | SinkInput | Callable[[DataFrame, int], Any]
 
 _UNITS = {
     "microsecond": 1,
@@ -73,7 +75,7 @@ def start(
     spark = _session(wanted)
     spec = databases.spec(plan, state, **options)
     if not is_connect(spark):
-        wanted = same_sources.as_before(program, wanted, spec.path)
+        wanted = _as_before(program, wanted, spec)
     delay, admission = delay_of(program, watermark), _admission(program, on_bad, ahead)
     idle_after = _idle_after(program, idle, outcomes, spark)
     # Under Spark Connect the database lives on the server's side; in classic Spark it is this process that opens it,
@@ -99,12 +101,14 @@ def start(
             raise InputError(f"event '{event.name}': start takes streaming DataFrames; for static ones use apply")
     packed = events.pack(spark, program, wanted, spec.path)
     _warn_of_lost(program, outputs or {})
+    held = False
     if local:
         opened = databases.reserve(spec)
         try:
             batch.catch_up(opened, spark)
-            if opened.database.source is None:
-                _sweep(Path(spec.path) / CHECKPOINT)
+            if opened.database.source is None and last_done(spec.path) is None:
+                _sweep(spec.path, wanted)
+            held = bool(opened.database.held)
         except BaseException:
             databases.release(spec.path)
             raise
@@ -120,7 +124,8 @@ def start(
         if idle_after is not None:
             opened.idle = Idle(partial(batch.go_on, opened), idle_after, delay or 0)
             opened.idle.start()
-    drains = (delay is not None or bool(program.batches)) and bool({"availableNow", "once"} & set(trigger or {}))
+    ends = bool({"availableNow", "once"} & set(trigger or {}))
+    drains = ends and (delay is not None or held or bool(program.batches))
     if not (local or drains):
         return query
     drain = batch.drain if local else partial(_drain_remotely, batch)
@@ -129,8 +134,11 @@ def start(
 
 def _refuse_odd(program: Program, outcomes: Any, trigger: Any) -> None:
     """What pyspark or pathlib would refuse in words of their own, which do not say what to give."""
-    if not (callable(outcomes) or isinstance(outcomes, str | os.PathLike)):
-        raise InputError(f"app '{program.name}': outcomes={outcomes!r} is not a directory, or f(dataframe, batch_id)")
+    if not (callable(outcomes) or isinstance(outcomes, str | os.PathLike | SinkInput)):
+        raise InputError(
+            f"app '{program.name}': outcomes={outcomes!r} is not a directory, ps.kafka_sink(…) or "
+            "f(dataframe, batch_id)"
+        )
     if trigger is not None and not isinstance(trigger, dict):
         raise InputError(f"app '{program.name}': trigger={trigger!r} is not a dict, such as {{'availableNow': True}}")
 
@@ -147,9 +155,28 @@ def _direct(sources: dict[Any, Any], spec: DatabaseSpec) -> tuple[DirectSource, 
     return tuple(source.of(event.name, spec.path) for event, source in direct.items())
 
 
-def _sweep(checkpoint: Path) -> None:
-    """Spark refuses a checkpoint in which a kill or a full disk left parts of its very first batch. As long as no
-    batch has reached the engine or Spark's own list, there is nothing in it to keep but the query's identity."""
+def _as_before(program: Program, sources: dict[EventDef, Any], spec: DatabaseSpec) -> dict[EventDef, Any]:
+    """The sources in their places; as they are given, where no batch of an earlier query has come to the engine."""
+    try:
+        return same_sources.as_before(program, sources, spec.path)
+    except InputError:
+        if last_done(spec.path) is not None:
+            raise
+        with databases.using(spec) as database:
+            if database.source is not None:
+                raise
+            same_sources.forget(spec.path)
+        return sources
+
+
+def _sweep(state: str, sources: dict[EventDef, Any]) -> None:
+    """Before the first batch has reached the engine. What direct sources have planned by then is found again, and may
+    have been of a wrong directory; a DataFrame's plan may say where it began. Spark refuses a checkpoint in which a
+    kill or a full disk left parts of its very first batch: without a plan there is nothing in it to keep."""
+    if all(isinstance(source, Files) for source in sources.values()):
+        same_sources.forget(state)
+        return
+    checkpoint = Path(state) / CHECKPOINT
     offsets = checkpoint / "offsets"
     if offsets.is_dir() and not any(entry.name.isdigit() for entry in offsets.iterdir()):
         for entry in checkpoint.iterdir():
@@ -256,19 +283,19 @@ def delay_of(
     raise InputError(f"app '{program.name}': {option}={watermark!r} is not {takes}")
 
 
-def _sink(outcomes: Outcomes, spec: DatabaseSpec) -> OutcomeFiles | Callable[[Any, int], Any]:
+def _sink(outcomes: Outcomes, spec: DatabaseSpec) -> OutcomeSink | Callable[[Any, int], Any]:
     if callable(outcomes):
         return outcomes
-    return _files(outcomes, spec)
+    return outcomes.of("outcomes", spec.path) if isinstance(outcomes, SinkInput) else _files(outcomes, spec)
 
 
 def _outputs(
     program: Program, outputs: dict[Any, Any], outcomes: Outcomes, spec: DatabaseSpec
-) -> tuple[tuple[str, OutcomeFiles], ...]:
-    """Each event that goes out, and its directory."""
+) -> tuple[tuple[str, OutcomeSink], ...]:
+    """Each event that goes out, and where to."""
     known = [event.name for event in program.outputs()]
-    taken = {} if callable(outcomes) else {Path(outcomes).absolute(): "outcomes"}
-    out = []
+    taken = {} if callable(outcomes) else {_place(outcomes): "outcomes"}
+    out = list[tuple[str, OutcomeSink]]()
     for event, path in outputs.items():
         name = event.definition.name if isinstance(event, EventType) else event
         if name not in known:
@@ -276,13 +303,18 @@ def _outputs(
                 f"app '{program.name}' has no output {name!r}: an output is an event that is emitted, and that no "
                 f"transaction takes; its outputs are {', '.join(known) or 'none'}"
             )
-        if not isinstance(path, str | os.PathLike):
-            raise InputError(f"output '{name}': {path!r} is not a directory")
-        twin = taken.setdefault(Path(path).absolute(), f"output '{name}'")
+        if not isinstance(path, str | os.PathLike | SinkInput):
+            raise InputError(f"output '{name}': {path!r} is not a directory, or ps.kafka_sink(…)")
+        twin = taken.setdefault(_place(path), f"output '{name}'")
         if twin != f"output '{name}'":
-            raise InputError(f"output '{name}' and {twin} have one directory, {path}; give each its own")
-        out.append((name, _files(path, spec)))
+            what = f"topic, '{path.place[1]}'" if isinstance(path, SinkInput) else f"directory, {path}"
+            raise InputError(f"output '{name}' and {twin} have one {what}; give each its own")
+        out.append((name, path.of(f"output-{name}", spec.path) if isinstance(path, SinkInput) else _files(path, spec)))
     return tuple(out)
+
+
+def _place(given: Any) -> object:
+    return given.place if isinstance(given, SinkInput) else Path(given).absolute()
 
 
 def _warn_of_lost(program: Program, outputs: dict[Any, Any]) -> None:
