@@ -90,7 +90,7 @@ OPERATIONS: dict[str, Traits] = {
     # The clock; only a call may find that there is none yet.
     "now": Traits("now", aborts=("no clock yet",), conditional=True, shared=True, cheap=True),
     "convert": Traits("convert", aborts=_OVERFLOW, fits=("float",), cheap=True),
-    "call": Traits("call", aborts=_OVERFLOW, conditional=True),
+    "call": Traits("call", aborts=_OVERFLOW, conditional=True, shared=True),
     "udf": Traits("udf", aborts=("udf {name} failed",)),
     # Comparison.
     "eq": Traits("comparison", "==", cheap=True),
@@ -181,9 +181,9 @@ class Op:
     table: str = ""
     name: str = ""  # a column, a field, a reason, a function, an event, a lane
     # const: the value; field, list: whether it may be null; now: whether there may be none; call: whether it may
-    # overflow; item: which list (-1: the number of the turn), which key column of a record, or which column of a window's row; range: the step;
-    # insert: how many of its arguments are the key; tell: a lane for each argument; scan: which records; window_sum:
-    # whether of what is seen, of which the sum is kept; checks: the tables
+    # overflow; item: which list (-1: the number of the turn), which key column of a record, or which column of a
+    # window's row; range: the step; insert: how many of its arguments are the key; tell: a lane for each argument;
+    # scan: which records; window_sum: whether of what is seen, of which the sum is kept; checks: the tables
     const: Any = None
     body: tuple[Op, ...] = ()  # loops
     carries: tuple[Carry, ...] = ()  # loops

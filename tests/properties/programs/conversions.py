@@ -1,5 +1,5 @@
-"""int(), float(), bool() and Decimal() of what they take, powers, divmod; sums, extremes and tests of lists, their items
-and slices, with numbers of turns."""
+"""int(), float(), bool() and Decimal() of what they take, powers, divmod; sums, extremes and tests of lists, their
+items and slices, with numbers of turns."""
 
 from decimal import Decimal
 
