@@ -12,21 +12,18 @@ take an extreme of, and no default=, the transaction aborts with `empty`, of a s
 from __future__ import annotations
 
 import ast
-from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import BOOL, INT, Type
-from penstock.plan import calls, expressions, lists, loops
+from penstock.plan import calls, expressions, lists, loops, nullable
 from penstock.plan.ir import MEMBERS
-from penstock.plan.values import Iterated, Val
+from penstock.plan.values import NONE, Iterated, Val
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
 
 # Names that no body can have.
 _ITEM, _FOUND, _EACH = "(item)", "(found)", "(each)"
-# What an extreme is before there is one, where 0 is no value of the type; nobody sees it.
-_ANY: dict[str, Any] = {"datetime": datetime(1970, 1, 1, tzinfo=UTC), "date": date(1970, 1, 1)}
 
 
 def of_generator(node: ast.Call) -> bool:
@@ -100,7 +97,7 @@ def _default(lo: Lowering, node: ast.Call) -> Val | None:
             )
         if keyword.arg != "default":
             lo.body.refuse(node, f"{name} takes a list or a generator, and default=")
-    return expressions.value(lo, node.keywords[0].value) if node.keywords else None
+    return expressions.nullable_value(lo, node.keywords[0].value) if node.keywords else None
 
 
 def lower_any(lo: Lowering, node: ast.Call) -> Val:
@@ -165,7 +162,7 @@ def _type_of(lo: Lowering, made: ast.GeneratorExp, over: Iterated) -> Type:
     count, mark, found = lo.count, len(lo.ops), list[Type]()
 
     def look() -> None:
-        found.append(expressions.value(lo, made.elt).type)
+        found.append(expressions.nullable_value(lo, made.elt).type)
 
     node = ast.copy_location(ast.For(made.generators[0].target, made.generators[0].iter, [], []), made)
     outside = lo.env
@@ -177,7 +174,7 @@ def _type_of(lo: Lowering, made: ast.GeneratorExp, over: Iterated) -> Type:
 
 def nothing(lo: Lowering, type_: Type) -> Val:
     """A value that nobody sees."""
-    return lo.const(_ANY.get(type_.kind, type_.traits.nothing), type_)
+    return nullable.none(lo) if type_ == NONE else lo.const(nullable.zero_of(type_), type_)
 
 
 def _load(name: str) -> ast.expr:
