@@ -4,6 +4,7 @@
     Dec   an exact decimal: unscaled integer n, scale s, so n / 10**s; at most 18 digits
 
     Moment, Day, Span   Python's datetime, date and timedelta, with Python's arithmetic
+    Text                a string
 
 All abort with `overflow` at the operation that leaves their range. floats, bools and strs are
 Python's own. Three ways lead between these and the outside:
@@ -23,7 +24,7 @@ from fractions import Fraction
 from typing import Any
 
 from penstock.declare.kinds import COLUMNS
-from penstock.declare.limits import LONGEST
+from penstock.declare.limits import LONGEST, LONGEST_TEXT
 from penstock.declare.types import INT_MAX, INT_MIN, MAX_DIGITS, Type
 from penstock.errors import Aborted
 
@@ -300,6 +301,32 @@ class Span(datetime.timedelta):
         return datetime.timedelta.__new__(Span, value.days, value.seconds, value.microseconds)
 
 
+def made(result: Any) -> Any:
+    """A string that a body has made."""
+    if not isinstance(result, str):
+        return result
+    if len(result.encode()) > LONGEST_TEXT:
+        raise Aborted("overflow")
+    return Text(result)
+
+
+def _making(method: Any) -> Any:
+    return lambda self, *given: made(method(self, *given))
+
+
+class Text(str):
+    """A string; what is made of it is no longer than the longest."""
+
+    __slots__ = ()
+    __add__, __getitem__ = _making(str.__add__), _making(str.__getitem__)
+    lower, upper = _making(str.lower), _making(str.upper)
+    strip, lstrip, rstrip = _making(str.strip), _making(str.lstrip), _making(str.rstrip)
+
+
+def _text(value: Any) -> Any:
+    return value if isinstance(value, str) else made(str(value))
+
+
 def _rounded(value: Any, *digits: int) -> Any:
     """round(); what is not finite, or beyond int64, is no int."""
     try:
@@ -311,7 +338,7 @@ def _rounded(value: Any, *digits: int) -> Any:
 
 # Built-in functions and classes that a body means otherwise than Python.
 _REFERENCES: dict[Any, Callable[..., Any]] = {round: _rounded}
-_MAKERS: dict[type, type] = {datetime.timedelta: Span}
+_MAKERS: dict[type, Callable[..., Any]] = {datetime.timedelta: Span, str: _text}
 
 _LIFTS: dict[type, Callable[[Any], Any]] = {
     int: Int,
@@ -319,6 +346,7 @@ _LIFTS: dict[type, Callable[[Any], Any]] = {
     datetime.datetime: Moment.of,
     datetime.date: Day.of,
     datetime.timedelta: Span.of,
+    str: Text,
     types.BuiltinFunctionType: lambda function: _REFERENCES.get(function, function),
     type: lambda made: _MAKERS.get(made, made),
 }
@@ -365,6 +393,8 @@ def lower(value: Any) -> Any:
             return value.plain()
         case Int():
             return int(value)
+        case Text():
+            return str(value)
         case Moment():
             return datetime.datetime.combine(value.date(), value.timetz())
         case Day():

@@ -29,6 +29,7 @@ NAMES = (
     "rounding",
     "short_circuit",
     "spans",
+    "texts",
     "timers",
     "times",
     "udfs",

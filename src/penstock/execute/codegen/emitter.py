@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from penstock.declare.types import Type
-from penstock.execute.codegen import checks, records, scalars, scans, source, timers, undo, windows
+from penstock.execute.codegen import checks, records, scalars, scans, source, texts, timers, undo, windows
 from penstock.execute.codegen.layout import ENGINE_REASONS, FULL, FULL_QUEUES, Layout
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
@@ -430,6 +430,7 @@ EMIT: dict[str, Callable[[Emitter, Source, Op], None]] = {
     "timer": timers.set_timer,
     "loop": Emitter.loop,
     **scalars.EMIT,
+    **texts.EMIT,
     **windows.EMIT,
 }
 
