@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -303,3 +304,49 @@ def test_columns_of_new_strings_are_arrow() -> None:
         assert out.column("key").to_pylist() == ["éa"]
         assert out.schema.field("key").type == pa.string()
         assert db.sql("select shown from name").to_pylist() == [{"shown": " Éa #1;"}]
+
+
+maybe = ps.App("maybe")
+
+
+@maybe.event
+class Say:
+    ts: int = ps.order()
+    how: int
+    a: str | None
+    b: str | None
+    n: int | None
+    at: datetime.datetime | None
+
+
+@maybe.transaction
+def say(e: Say):
+    made, test, size = "", False, 0
+    if e.how == 0:
+        made = e.a + e.b
+    elif e.how == 1:
+        made = f"{e.a}{e.n}{e.b}"
+    elif e.how == 2:
+        test = e.a.startswith(e.b)
+    elif e.how == 3:
+        test = e.a in e.b
+    elif e.how == 4:
+        made = e.a[e.n :]
+    elif e.how == 5:
+        made = e.a[: e.n].upper() + str(e.n)
+    elif e.how == 6:
+        size = len(e.a) + len(e.b)
+    elif e.how == 7:
+        made, size = e.b.strip(), (e.at + datetime.timedelta(hours=e.n)).hour
+    return {"made": made, "test": test, "size": size}
+
+
+def test_what_is_none_aborts_where_it_is_used() -> None:
+    given: Any = itertools.product(
+        range(8), ("Ab", None), ("b ", None), (1, None), (datetime.datetime(2026, 1, 1), None)
+    )
+    events = [Say(ts=ts, how=how, a=a, b=b, n=n, at=at) for ts, (how, a, b, n, at) in enumerate(given)]
+    expected = maybe.reference().run(events).to_pylist()
+    assert {row["reason"] for row in expected} == {None, "null a", "null b", "null n", "null at"}
+    with maybe.open() as db:
+        assert db.run(events).to_pylist() == expected

@@ -4,7 +4,9 @@
     run      an app over directories of Parquet files, on local Spark
     query    SQL over a state directory, now or as of a version
     history  every change of one record
+    advance  sets back a high mark that a wild ts has set
     check    every byte of a state directory: is it sound?
+    migrate  a state directory, to what its app declares by now
     bench    one workload, measured
 
 A command imports what it needs when it runs, so that --help is quick. What goes wrong on purpose
@@ -236,6 +238,25 @@ def history(
 
 @app.command()
 @one_line_errors
+def advance(
+    state: Annotated[Path, typer.Argument(metavar="STATE", help="A state directory; its app is not needed.")],
+    to: Annotated[
+        str, typer.Option(metavar="TS", help="Where to: 2026-03-01T12:00:00 (UTC unless it says otherwise), or an int.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it, and do not ask.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else; asks nothing.")] = False,
+) -> None:
+    """Set back the high mark of a stream to which everything is late, since one event had a ts far in the future.
+
+    Shows what it would do, and asks. Refused while a writer has the directory. It is a version of its own.
+    """
+    from penstock.cli.advance import advance as run_advance
+
+    run_advance(state, to, yes=yes, as_json=json)
+
+
+@app.command()
+@one_line_errors
 def check(
     state: Annotated[Path, typer.Argument(metavar="STATE", help="A state directory; its app is not needed.")],
     outcomes: Annotated[
@@ -251,6 +272,35 @@ def check(
 
     if not run_check(state, outcomes=outcomes, as_json=json):
         raise typer.Exit(1)
+
+
+@app.command()
+@one_line_errors
+def migrate(
+    state: Annotated[Path, typer.Argument(metavar="STATE", help="A state directory that nobody writes to.")],
+    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="Where the app is declared, as it is now.")],
+    rename: Annotated[
+        list[str] | None,
+        typer.Option("--rename", metavar="TABLE.OLD=NEW", help="A column that has another name now; repeat it."),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option("--drop", metavar="TABLE.COLUMN", help="A column that goes with its values; repeat it."),
+    ] = None,
+    drop_table: Annotated[
+        list[str] | None,
+        typer.Option("--drop-table", metavar="TABLE", help="A table that goes with its records; repeat it."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+) -> None:
+    """Bring a state directory to what its app declares now: all of it, or nothing.
+
+    What loses nothing is done by opening it; renaming and dropping need to be said here.
+    """
+    from penstock.cli.migrate import run_migrate
+
+    run_migrate(state, app, rename or [], drop or [], drop_table or [], yes=yes, dry_run=dry_run)
 
 
 @app.command()

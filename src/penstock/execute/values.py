@@ -25,6 +25,7 @@ from typing import Any
 
 from penstock.declare.kinds import COLUMNS
 from penstock.declare.limits import LONGEST, LONGEST_TEXT
+from penstock.declare.null import Null, is_none, use
 from penstock.declare.types import INT_MAX, INT_MIN, MAX_DIGITS, Type
 from penstock.errors import Aborted
 
@@ -282,7 +283,7 @@ class Span(datetime.timedelta):
         total = cls.of(datetime.timedelta())
         for name, part in several.items():
             try:
-                total += cls.of(datetime.timedelta(**{name: part}))
+                total += cls.of(datetime.timedelta(**{name: use(part)}))
             except OverflowError:
                 raise Aborted("overflow") from None
         return total
@@ -302,7 +303,7 @@ class Span(datetime.timedelta):
 
 
 def made(result: Any) -> Any:
-    """A string that a body has made."""
+    """A string that a body has made; anything else is itself."""
     if not isinstance(result, str):
         return result
     if len(result.encode()) > LONGEST_TEXT:
@@ -314,13 +315,22 @@ def _making(method: Any) -> Any:
     return lambda self, *given: made(method(self, *given))
 
 
+def _looking(method: Any) -> Any:
+    return lambda self, other: method(self, use(other))
+
+
 class Text(str):
     """A string; what is made of it is no longer than the longest."""
 
     __slots__ = ()
-    __add__, __getitem__ = _making(str.__add__), _making(str.__getitem__)
+    __getitem__ = _making(str.__getitem__)
     lower, upper = _making(str.lower), _making(str.upper)
     strip, lstrip, rstrip = _making(str.strip), _making(str.lstrip), _making(str.rstrip)
+    startswith, endswith = _looking(str.startswith), _looking(str.endswith)
+    __contains__ = _looking(str.__contains__)
+
+    def __add__(self, other: Any) -> Any:
+        return made(str.__add__(self, other)) if isinstance(other, str) else NotImplemented
 
 
 def _text(value: Any) -> Any:
@@ -361,8 +371,12 @@ def lift(value: Any) -> Any:
 _CLASSES = {row.name: row.python for row in COLUMNS if not row.number}
 
 
-def convert(value: Any, type_: Type) -> Any:
-    """The value as a column of the type holds it; aborts with `overflow` where it does not fit."""
+def convert(value: Any, type_: Type, *, nullable: bool = False) -> Any:
+    """The value as a column of the type holds it; aborts with `overflow` where it does not fit. nullable: None stays
+    None."""
+    if nullable and is_none(value):
+        return None
+    use(value)
     if type_.kind == "decimal":
         return _to_decimal(value, type_)
     is_int = isinstance(value, int) and not isinstance(value, bool)
@@ -389,6 +403,8 @@ def _to_decimal(value: Any, type_: Type) -> Dec:
 def lower(value: Any) -> Any:
     """What a body made, as plain Python."""
     match value:
+        case Null():
+            return None
         case Dec():
             return value.plain()
         case Int():

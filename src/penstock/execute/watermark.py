@@ -9,6 +9,9 @@ outcome `late` and changes nothing. So the whole stream runs in event order as l
 A flush lets nothing wait, and what it brings may be late. Without either, a batch runs all that it brings and all that
 is held, and nothing is late; the frontier moves with it all the same.
 
+A high mark that a wild ts has set can be set back (store/reset.py). What is held beyond it then, which is nothing
+otherwise, is given up by the next batch: it would only set the mark again.
+
 Of what may run, the members of an atomic batch that is not whole yet are held as well (atomic_batches.py). A flush runs
 them.
 """
@@ -16,15 +19,14 @@ them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.declare.model import EventDef, Program
-from penstock.errors import StateError
+from penstock.declare.model import Program
 from penstock.execute.atomic_batches import whole
 from penstock.execute.intake import EventBatch
 from penstock.execute.order import times_of
@@ -65,6 +67,7 @@ class Released:
     events: list[EventBatch]
     late: list[Any]  # for each of `events`, which of its rows are late; None where none is
     buffer: WatermarkBuffer
+    given_up: list[EventBatch] = field(default_factory=list)  # held beyond the high mark
 
 
 def is_split(program: Program, buffer: WatermarkBuffer, delay: int | None, *, flush: bool) -> bool:
@@ -83,6 +86,7 @@ def release(
 ) -> Released:
     """Split what has arrived and what was held into what runs, what is late, and what waits on. delay: None, or what a
     watermark holds back. until: what the clock is set to by hand."""
+    buffer, given_up = _without_beyond(program, buffer)
     new = [times_of(a) for a in events]
     tops = [int(ts.max()) for ts in new if ts.size] + ([] if buffer.highest is None else [buffer.highest])
     highest = max(tops, default=None)
@@ -113,26 +117,7 @@ def release(
         done = ts[run]
         if done.size:
             frontier = int(done.max()) if frontier is None else max(frontier, int(done.max()))
-    return Released(out, marks, WatermarkBuffer(highest, frontier, _numbered(held)))
-
-
-def refuse_changed(program: Program, held: Mapping[str, pa.Table], where: str) -> None:
-    """What is held runs by the declarations of today: events that they do not take as they are would be lost."""
-    for name, table in held.items():
-        if not _takes(program, program.event(name), table.schema):
-            has = ", ".join(f.name for f in table.schema if f.name != ARRIVAL)
-            raise StateError(
-                f"{where} holds back {table.num_rows} event(s) '{name}' with the fields {has}, and app "
-                f"'{program.name}' does not take these any more, or not with these fields and types; open it with the "
-                "code that wrote it and run what is held (a batch with flush=True), or declare the event as it was"
-            )
-
-
-def _takes(program: Program, event: EventDef | None, schema: pa.Schema) -> bool:
-    if event is None or event.order is None or program.transaction_of(event) is None:
-        return False
-    held = [(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema]
-    return [(f.name, f.type.arrow()) for f in event.fields] == [one for one in held if one[0] != ARRIVAL]
+    return Released(out, marks, WatermarkBuffer(highest, frontier, _numbered(held)), given_up)
 
 
 def without_late(events: list[EventBatch], late: list[Any] | None) -> list[EventBatch]:
@@ -140,6 +125,19 @@ def without_late(events: list[EventBatch], late: list[Any] | None) -> list[Event
     if late is None:
         return events
     return [one if mark is None else one.where(~mark) for one, mark in zip(events, late, strict=True)]
+
+
+def _without_beyond(program: Program, buffer: WatermarkBuffer) -> tuple[WatermarkBuffer, list[EventBatch]]:
+    """The buffer without what lies beyond the high mark, and that."""
+    kept, beyond = [], []
+    for event in program.events:
+        table = buffer.held.get(event.name)
+        if table is not None:
+            one = EventBatch(event, table.drop_columns(ARRIVAL), table.column(ARRIVAL).to_numpy())
+            far = times_of(one) > buffer.highest
+            kept.append(one.where(~far))
+            beyond += [one.where(far)] if far.any() else []
+    return (buffer._replace(held=_numbered([one for one in kept if one.table.num_rows])) if beyond else buffer), beyond
 
 
 def _numbered(held: list[EventBatch]) -> dict[str, pa.Table]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.declare.body import MISSING
 from penstock.declare.types import BOOL, INT, INT_MAX, STR
 from penstock.plan import expressions, lists, names, texts
+from penstock.plan.nullable import use
 from penstock.plan.values import Val
 
 if TYPE_CHECKING:
@@ -68,15 +69,16 @@ def _part(lo: Lowering, node: ast.expr) -> Val:
 def sliced(lo: Lowering, node: ast.Subscript) -> Val:
     """s[:3]"""
     assert isinstance(node.slice, ast.Slice)
-    of = expressions.value(lo, node.value)
+    of = expressions.nullable_value(lo, node.value)
     if of.type != STR:
         lo.body.refuse(node, f"a slice is of a list of the event or of a string, not of {of.type}")
     if node.slice.step is not None:
         lo.body.refuse(node, "a slice with a step cannot be compiled")
     ends = [
-        lo.const(default, INT) if given is None else expressions.value(lo, given)
+        lo.const(default, INT) if given is None else expressions.nullable_value(lo, given)
         for given, default in ((node.slice.lower, 0), (node.slice.upper, INT_MAX))
     ]
+    of, *ends = [use(lo, one, node) for one in (of, *ends)]
     for end in ends:
         if end.type != INT:
             lo.body.refuse(node, f"a slice is from int to int, not {end.type}")
@@ -91,9 +93,10 @@ def contains(lo: Lowering, node: ast.Compare) -> Val | None:
     static = names.static(lo, right)
     if static is not MISSING and not isinstance(static, str):
         return None
-    left, found = expressions.value(lo, node.left), expressions.any_value(lo, right)
+    left, found = expressions.nullable_value(lo, node.left), expressions.any_value(lo, right)
     if not isinstance(found, Val) or found.type != STR:
         return None
+    found, left = use(lo, found, right), use(lo, left, node.left)
     if left.type != STR:
         lo.body.refuse(node, f"'in' a string takes a string, not {left.type}")
     return texts.look(lo, "texts.contains", BOOL, found, left, node=node)
@@ -106,4 +109,4 @@ def length(lo: Lowering, node: ast.expr) -> Val | None:
     found = expressions.any_value(lo, node)
     if not isinstance(found, Val) or found.type != STR:
         return None
-    return texts.look(lo, "texts.length", INT, found, node=node)
+    return texts.look(lo, "texts.length", INT, use(lo, found, node), node=node)
