@@ -26,7 +26,7 @@ from typing import Any
 from penstock.declare.kinds import COLUMNS
 from penstock.declare.limits import LONGEST, LONGEST_TEXT
 from penstock.declare.null import Null, is_none, use
-from penstock.declare.types import INT_MAX, INT_MIN, MAX_DIGITS, Type
+from penstock.declare.types import INT_MAX, INT_MIN, MAX_DIGITS, Type, plain
 from penstock.errors import Aborted
 
 _DEC_LIMIT = 10**MAX_DIGITS
@@ -332,6 +332,9 @@ class Text(str):
     def __add__(self, other: Any) -> Any:
         return made(str.__add__(self, other)) if isinstance(other, str) else NotImplemented
 
+    def __radd__(self, other: Any) -> Any:
+        return made(str.__add__(other, self)) if isinstance(other, str) else NotImplemented
+
 
 def _text(value: Any) -> Any:
     return value if isinstance(value, str) else made(str(value))
@@ -364,6 +367,7 @@ _LIFTS: dict[type, Callable[[Any], Any]] = {
 
 def lift(value: Any) -> Any:
     """A plain value as a body sees it; anything but a number, a time or a function with a reference is itself."""
+    value = plain(value)
     lifted = _LIFTS.get(type(value))
     return value if lifted is None else lifted(value)
 
