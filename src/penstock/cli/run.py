@@ -1,6 +1,6 @@
 """`penstock run`: an app over Parquet directories, with a line for each batch.
 
-stderr    a line a batch: events, committed, late, held, events/s, aborted by reason
+stderr    a line a batch: events, committed, late, duplicate, held, events/s, aborted by reason
 stdout    what it came to: a table, or with --json one object
 """
 
@@ -22,7 +22,7 @@ from penstock.cli.pipeline import Pipeline
 from penstock.observe import BatchReport
 from penstock.spark.session import local_session
 
-HEADER = f"{'batch':>7} {'events':>10} {'committed':>10} {'late':>7} {'held':>8} {'events/s':>11}  aborted"
+HEADER = f"{'batch':>7} {'events':>10} {'committed':>10} {'late':>7} {'duplicate':>9} {'held':>8} {'events/s':>11}  aborted"
 
 
 @dataclass(slots=True)
@@ -33,6 +33,7 @@ class Totals:
     events: int = 0
     committed: int = 0
     late: int = 0
+    duplicate: int = 0
     held: int = 0
     version: int | None = None
     aborted: Counter[str] = field(default_factory=Counter)
@@ -42,6 +43,7 @@ class Totals:
         self.events += report.events
         self.committed += report.committed
         self.late += report.late
+        self.duplicate += report.duplicate
         self.held, self.version = report.held, report.version
         self.aborted.update(report.aborted)
 
@@ -63,8 +65,8 @@ def line(report: BatchReport, seconds: float) -> str:
     """One batch, under HEADER."""
     reasons = ", ".join(f"{reason}: {count:,}" for reason, count in report.aborted.items()) or "-"
     return (
-        f"{report.version:>7} {report.events:>10,} {report.committed:>10,} {report.late:>7,} {report.held:>8,} "
-        f"{report.events / max(seconds, 1e-9):>11,.0f}  {reasons}"
+        f"{report.version:>7} {report.events:>10,} {report.committed:>10,} {report.late:>7,} {report.duplicate:>9,} "
+        f"{report.held:>8,} {report.events / max(seconds, 1e-9):>11,.0f}  {reasons}"
     )
 
 
@@ -76,6 +78,7 @@ def _summary(pipeline: Pipeline, totals: Totals, seconds: float) -> dict[str, An
         "committed": totals.committed,
         "aborted": dict(totals.aborted.most_common()),
         "late": totals.late,
+        "duplicate": totals.duplicate,
         "held": totals.held,
         "version": totals.version,
         "seconds": round(seconds, 3),
@@ -94,6 +97,7 @@ def _table(summary: dict[str, Any]) -> Table:
     for reason, count in summary["aborted"].items():
         table.add_row(f"aborted: {reason}", f"{count:,}")
     table.add_row("late", f"{summary['late']:,}")
+    table.add_row("duplicate", f"{summary['duplicate']:,}")
     table.add_row("held back", f"{summary['held']:,}")
     table.add_row("events/s, Spark included", f"{summary['events_per_s']:,}")
     table.add_row("state", summary["state"])

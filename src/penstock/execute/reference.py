@@ -6,7 +6,7 @@
     windows     lists of rows beside the tables (windows.py)
     one batch   what is due of it and of what was held back, sorted by (ts, has an id, id, arrival), each as above, and
                 before each the timers that are due by then (timers.py); the members of an atomic batch at the place of
-                their last one, and what is short of some behind all
+                their last one, and what is short of some behind all; no event whose id has run already (unique.py)
     one call    an event that runs now, after all that has run and before all that has not
 
 This is what every other way of running a batch must equal, so it is written to be read and not to
@@ -35,6 +35,7 @@ from penstock.execute.request import BatchRequest, KeptSteps, checked_steps
 from penstock.execute.rounds import Rounds
 from penstock.execute.timers import Timers
 from penstock.execute.uncompiled import EPOCH, MICROSECOND, Clock, Key, Row
+from penstock.execute.unique import Ids
 from penstock.execute.values import lower
 from penstock.plan import flow
 from penstock.state.sql import read
@@ -75,6 +76,7 @@ class Reference:
         self._clock: float = _NEVER  # the highest ts that has run
         self._held: list[Arrival] = []
         self._timers = Timers()
+        self._ids = Ids()
 
     def load(self, table: Any, rows: Any, on_conflict: str = "fail", check: bool = True) -> None:
         """Put rows in, all or none; no transaction, no version."""
@@ -203,15 +205,28 @@ class Reference:
         self._emitted = []
         ran = []
         for one in late:
-            ran.append(((False, one.place), [self._outcome(one) | {"step": 0, "status": "late"}]))
+            turn = (False, one.place), False, one.place
+            ran.append((turn, [self._outcome(one) | {"step": 0, "status": "late"}]))
             self._answer(one, ran[-1][1][0])
-        for several in sorted(self._batches(due), key=self._turn):
+        duplicates = self._ids.run(due, self._clock, self.version)
+        runs = [(self._turn(some), False, some) for some in self._batches([d for d in due if d.place not in duplicates])]
+        turns = {one.place: turn for turn, _, some in runs for one in some}
+        for one in due:
+            if (first := duplicates.get(one.place)) is not None:  # behind the first one, whose batch may run later
+                runs.append((max((False, one.place), turns.get(first.place, (False, one.place))), True, [one]))
+        for turn, is_duplicate, several in sorted(runs, key=lambda one: (one[0], one[1], one[2][-1].place)):
             before = self._run_timers(max(self._clock, *(one.ts for one in several)))
             outcomes = [self._outcome(one) for one in several]
+            if is_duplicate:
+                first = duplicates[several[0].place]
+                rows = [outcomes[0] | {"step": 0, "status": "duplicate", "version": first.version}]
+                self._answer(several[0], rows[0])
+                ran.append(((turn, True, several[0].place), before + rows))
+                continue
             values = [one.values for one in several]
             rows, _ = self._round(several[0].event, values, outcomes, self._clock, flow.MOST_EMITS)
             self._answer(several[-1], rows[0])
-            ran.append((self._turn(several), before + rows))
+            ran.append(((turn, False, several[-1].place), before + rows))
         rows = [row for _, some in sorted(ran, key=lambda one: one[0]) for row in some]
         rows += self._run_timers(max(self._clock, until))
         if self._steps == "roots":
@@ -243,17 +258,20 @@ class Reference:
 
     def _whole(self, due: list[Arrival], highest: float) -> list[Arrival]:
         """Without what waits for other members of an atomic batch, or behind what does. highest: of this ts more may
-        come."""
+        come. A duplicate is no member; it waits if the first one does."""
         sizes = self.program.batches
+        duplicates = self._ids.duplicates(due, self._clock)
         for place, one in enumerate(due):
-            if sizes.get(one.event.name) == "ts" and one.ts == highest:
+            if sizes.get(one.event.name) == "ts" and one.ts == highest and one.place not in duplicates:
                 due = due[:place]  # more of this ts may come, and all from here on has it
                 break
         for name, size in sizes.items():
             if isinstance(size, int):
-                members = [one for one in due if one.event.name == name]
+                members = [one for one in due if one.event.name == name and one.place not in duplicates]
                 due = _without(due, members[len(members) // size * size :])
-        return due
+        firsts = {place: first.place for place, first in duplicates.items() if first.version is None}
+        there = {one.place for one in due}
+        return [one for one in due if firsts.get(one.place, one.place) in there]
 
     def _batches(self, due: list[Arrival]) -> list[list[Arrival]]:
         """Each transaction's events, in order: one, or the members of an atomic batch."""

@@ -25,6 +25,7 @@ class BatchReport:
     seconds: dict[str, float]  # by stage
     threads: int = 1
     spent: dict[str, float] = field(default_factory=dict)  # threads' seconds inside execute: useful, construct, …
+    duplicate: int = 0  # events whose id had run already
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values that JSON can hold."""
@@ -34,7 +35,8 @@ class BatchReport:
         total = sum(self.seconds.values())
         reasons = ", ".join(f"{reason}: {n}" for reason, n in self.aborted.items()) or "none"
         stages = ", ".join(f"{stage} {1000 * s:.2f}" for stage, s in self.seconds.items())
-        waiting = f"; {self.late} late, {self.held} held" if self.late or self.held else ""
+        others = {"late": self.late, "duplicate": self.duplicate, "held": self.held}
+        waiting = "; " + ", ".join(f"{n} {what}" for what, n in others.items() if n) if any(others.values()) else ""
         return (
             f"batch {self.version}: {self.events} events, {self.committed} committed, aborted {reasons}{waiting}; "
             f"{self.changes} records changed; {self.policy}: {self.why}; {1000 * total:.2f} ms ({stages})"
@@ -45,7 +47,8 @@ class BatchReport:
         aborted = {f"aborted: {reason}": n for reason, n in self.aborted.items()}
         stages = {f"{stage} (ms)": f"{1000 * s:.2f}" for stage, s in self.seconds.items()}
         whole: dict[str, Any] = {"version": self.version, "events": self.events, "committed": self.committed, **aborted}
-        whole |= {"late": self.late, "held": self.held, "changes": self.changes, "policy": self.policy, "why": self.why}
+        whole |= {"late": self.late, "duplicate": self.duplicate, "held": self.held, "changes": self.changes}
+        whole |= {"policy": self.policy, "why": self.why}
         return html.of_rows(("batch", ""), (whole | stages).items())
 
 

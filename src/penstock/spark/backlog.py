@@ -28,6 +28,7 @@ from penstock.spark.outcome_writer import OutcomeWriter
 MOST = 50
 
 Version = tuple[int, pa.Table, dict[str, pa.Table]]  # its outcomes, and what it emitted
+Rows = list[tuple[int, pa.Table]]  # of versions that have some
 
 
 class Backlog:
@@ -78,17 +79,17 @@ class Backlog:
             yield None, self._outcomes
         yield from self._outputs
 
-    def _files(self, versions: list[Version]) -> Iterator[tuple[OutcomeFiles, list[pa.Table]]]:
+    def _files(self, versions: list[Version]) -> Iterator[tuple[OutcomeFiles, Rows]]:
         for name, files in self._sinks():
-            tables = [out if name is None else emitted.get(name) for _, out, emitted in versions]
-            several = [table for table in tables if table is not None and table.num_rows]
+            tables = [(version, out if name is None else emitted.get(name)) for version, out, emitted in versions]
+            several = [(version, table) for version, table in tables if table is not None and table.num_rows]
             if several:
                 yield files, several
 
-    def _stored(self, name: str | None, versions: list[int]) -> list[pa.Table]:
+    def _stored(self, name: str | None, versions: list[int]) -> Rows:
         database = self._database
-        tables = [database.outcomes(v) if name is None else database.emitted(name, v) for v in versions]
-        return [table for table in tables if table.num_rows]
+        tables = [(v, database.outcomes(v) if name is None else database.emitted(name, v)) for v in versions]
+        return [(version, table) for version, table in tables if table.num_rows]
 
     def _spans(self, files: OutcomeFiles) -> Iterator[list[int]]:
         """What the newest file holds, which may be a name without a file, and what lies behind it."""
@@ -116,6 +117,8 @@ class Backlog:
         return out
 
 
-def _write(files: list[tuple[OutcomeFiles, list[pa.Table]]]) -> None:
-    for sink, tables in files:
-        sink.write(tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries().combine_chunks())
+def _write(files: list[tuple[OutcomeFiles, Rows]]) -> None:
+    for sink, several in files:
+        tables = [table for _, table in several]
+        rows = tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+        sink.write(rows, several[-1][0])

@@ -33,6 +33,7 @@ from penstock.store.segment import (
     DELETED,
     ENDS,
     EVENT,
+    IDS,
     LOAD,
     OUTCOMES,
     WINDOW,
@@ -62,6 +63,10 @@ def changes_parts(tables: Tables) -> dict[str, pa.Table]:
         ends, rows = window.changes(tables.strings)
         if ends.num_rows:
             parts |= {part(ENDS, window.name): ends, part(WINDOW, window.name): rows}
+    for event, ids in tables.ids.items():
+        new = ids.changes(tables.strings)
+        if new.num_rows:
+            parts[part(IDS, event)] = new
     return parts | ages_parts(tables.changed_ages())
 
 
@@ -75,6 +80,11 @@ def window_parts(tables: Tables) -> dict[str, pa.Table]:
     for window in tables.windows.values():
         parts[part(ENDS, window.name)], parts[part(WINDOW, window.name)] = window.whole(tables.strings)
     return parts
+
+
+def id_parts(tables: Tables) -> dict[str, pa.Table]:
+    """All ids, for a snapshot."""
+    return {part(IDS, event): ids.whole(tables.strings) for event, ids in tables.ids.items()}
 
 
 def input_parts(events: list[EventBatch]) -> dict[str, pa.Table]:
@@ -112,6 +122,7 @@ class Replay:
                 at = _ages(recovery.snapshot.tables, table)
                 self.tables.apply(table.name, rows, _no_keys(table), recovery.snapshot.header["version"], at)
             self._take_windows(recovery.snapshot.tables, recovery.snapshot.header["version"])
+            self._take_ids(recovery.snapshot.tables, recovery.snapshot.header["version"])
             self.tables.timers.given(self.stream.timers)
         yield None
         with closing(recovery.segments) as segments:
@@ -136,6 +147,7 @@ class Replay:
                 at = _ages(parts, table)
                 self.tables.apply(table.name, written, deleted, version, at)
             self._take_windows(parts, version)
+            self._take_ids(parts, version)
         self.tables.timers.given(self.stream.timers)
 
     def _take_windows(self, parts: dict[str, pa.Table], version: int) -> None:
@@ -143,6 +155,13 @@ class Replay:
             ends = parts.get(part(ENDS, window.name))
             if ends is not None:
                 window.take(ends, parts[part(WINDOW, window.name)], self.tables.strings, version)
+
+    def _take_ids(self, parts: dict[str, pa.Table], version: int) -> None:
+        for event, ids in self.tables.ids.items():
+            found = parts.get(part(IDS, event))
+            if found is not None:
+                ids.take(found, self.tables.strings, version)
+                ids.end_batch()
 
     def _execute(self, segment: Segment, before: WatermarkBuffer) -> None:
         """before: what was held, and the clock."""
@@ -186,7 +205,8 @@ class Replay:
             found[name] = read_again(event, noted, header["version"])
         events, late = intake.events(self.program, found), None
         if is_split(self.program, before, header["watermark"], flush=header["flush"]):
-            released = release(self.program, events, before, header["watermark"], flush=header["flush"])
+            delay, flush = header["watermark"], header["flush"]
+            released = release(self.program, events, before, delay, flush=flush, marked=self.engine.marked)
             events, late = released.events, released.late
         return without_late(events, late)
 

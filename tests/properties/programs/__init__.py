@@ -31,6 +31,7 @@ NAMES = (
     "timers",
     "times",
     "udfs",
+    "unique",
 )
 
 
