@@ -5,6 +5,7 @@
 #   make test         check, then every test but the long ones
 #   make test-quick   the tests without crashes, Spark and long runs
 #   make test-long    the long ones
+#   make test-spark-4.0   streams, restarts and the reader on another Spark, in an environment of its own; or 4.1, 4.2
 #   make sweep        every fault that the tests know, one by one, with the counts; SWEEP="--share 0.02" for a share
 #   make simulate     histories of a simulated state directory, counted; HISTORIES=… and SEED=… say which
 #   make check        lint, format and types
@@ -31,6 +32,10 @@ STAMP := $(VENV)/.installed
 PLOT := $(VENV)/.plot
 PEERS := $(VENV)/.peers
 DOCS := $(VENV)/.docs
+# Which Spark to install, where it is not to be the newest: pyspark==4.0.*
+PYSPARK ?= pyspark
+# The short form of the tests on Spark.
+SPARK_TESTS := $(patsubst %,tests/spark/test_%.py,check errors flow older_spark reader same_sources stream workers)
 TESTS := $(RUN) pytest -n $(WORKERS) --dist loadgroup
 CODE := $(wildcard src tests examples benchmarks docs/*.py)
 
@@ -45,7 +50,7 @@ NEED_JAVA = @java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
 	if [ "$${major:-0}" -lt 17 ]; then \
 	    echo "make $@ runs Spark, which needs Java 17 or newer, and found $${major:-none}; install one (Debian and Ubuntu: apt install openjdk-17-jre-headless) or set JAVA_HOME$(1)" >&2; exit 1; fi
 
-.PHONY: help demo test test-quick test-long sweep simulate check fmt bench bench-flow bench-paper docs clean
+.PHONY: help demo test test-quick test-long test-short-on-spark sweep simulate check fmt bench bench-flow bench-paper docs clean
 
 help:
 	@sed -n 's/^#   make /make /p' Makefile
@@ -63,6 +68,13 @@ test-quick: $(STAMP)
 
 test-long: $(STAMP)
 	$(TESTS) -m long
+
+test-spark-%:
+	@$(MAKE) test-short-on-spark VENV="$(VENV)-spark-$*" PYSPARK="pyspark==$*.*"
+
+test-short-on-spark: $(STAMP)
+	$(call NEED_JAVA)
+	$(TESTS) -m "not long" $(SPARK_TESTS)
 
 sweep: $(STAMP)
 	"$(BIN)/python" tests/faults/sweep.py $(SWEEP)
@@ -115,7 +127,7 @@ $(STAMP): pyproject.toml
 	echo "setting up $(VENV) with $$("$$python" --version 2>&1)"; \
 	"$$python" -m venv "$(VENV)"
 	@$(RUN) pip --version >/dev/null 2>&1 || "$(BIN)/python" -m ensurepip --upgrade
-	$(RUN) pip install --quiet --disable-pip-version-check -e ".[dev,spark]"
+	$(RUN) pip install --quiet --disable-pip-version-check -e ".[dev,spark]" "$(PYSPARK)"
 	@touch "$(STAMP)"
 
 $(PLOT): $(STAMP)

@@ -6,7 +6,7 @@ from penstock._version import __version__
 from penstock.app import App
 from penstock.declare.app import check, decimal, index, key, order
 from penstock.declare.app import id_ as id
-from penstock.declare.objects import abort, emit, now, require, udf
+from penstock.declare.objects import abort, emit, function, now, require, udf
 from penstock.errors import DeclarationError, InputError, PenstockError, StateError
 from penstock.schedule.policy import Policy
 
@@ -40,6 +40,7 @@ __all__ = [
     "check",
     "decimal",
     "emit",
+    "function",
     "id",
     "index",
     "key",

@@ -18,7 +18,7 @@ from penstock.declare.objects import EventType, F, Rows, Table, Window
 from penstock.errors import DeclarationError, InputError
 from penstock.execute.loading import OnConflict
 from penstock.execute.reference import Reference
-from penstock.execute.request import KeptSteps
+from penstock.execute.request import AHEAD, Ahead, KeptSteps, OnBad
 from penstock.observe.html import Text
 from penstock.plan.build import Lowered, LoweredCheck, agree, build, lower_check, lower_transaction, lower_trigger
 from penstock.plan.ir import Plan
@@ -287,6 +287,8 @@ class App(Declarations):
         outputs: Mapping[Any, str | os.PathLike[str]] | None = None,
         calls: bool = False,
         idle: str | int | datetime.timedelta | None = None,
+        on_bad: OnBad = "reject",
+        ahead: Ahead = AHEAD,
         **options: Any,
     ) -> StreamingQuery:
         """Run this app over streaming DataFrames; returns pyspark's StreamingQuery.
@@ -295,8 +297,9 @@ class App(Declarations):
             sources: Event -> streaming DataFrame, or `ps.parquet("in/")`.
             state: The durable directory: tables, log, Spark's checkpoint.
             outcomes: A directory for Parquet files (made for its owner alone; one that is there gives files its mode),
-                or `f(dataframe, batch_id)`. A function may get a batch again after a crash; its batch_id is None for
-                what a watermark still held at the end of an availableNow query.
+                or `f(dataframe, batch_id)`. A function may get a batch again after a crash, under the same batch_id:
+                the version that it made. So it grows from call to call, and what a watermark still held at the end of
+                an availableNow query has one too.
             watermark: Hold back for event order across batches: "5 seconds" or a timedelta, or an int in the order
                 column's unit, which for a datetime is a microsecond.
             trigger: As `DataStreamWriter.trigger` takes it. A query with availableNow runs at its end what is held.
@@ -309,6 +312,11 @@ class App(Declarations):
                 is held or waits up to there runs: "30 seconds". For datetimes. What comes afterwards with an older ts
                 is late (without a watermark: behind timers that have run). So choose it longer than the longest outage
                 after which a producer catches up with its backlog, or leave it off.
+            on_bad: What becomes of a row that cannot be an event (no ts, no id, a number out of range, ...): "reject"
+                gives it an outcome `rejected` that says why, and the rest runs; "fail" stops the query.
+            ahead: How far a ts may lie ahead of the wall clock; where ts is an int, of the highest of earlier batches.
+                A row that is further ahead is rejected, and moves no watermark. Without it one wild ts makes all that
+                follows late. None: as far as it likes, which is the default for ints, and where on_bad="fail".
             options: As `open` takes them.
         """
         from penstock.spark import start
@@ -325,14 +333,33 @@ class App(Declarations):
             outputs=None if outputs is None else dict(outputs),
             calls=calls,
             idle=idle,
+            on_bad=on_bad,
+            ahead=ahead,
             **options,
         )
 
-    def apply(self, sources: Mapping[Any, DataFrame], *, state: str | os.PathLike[str], **options: Any) -> DataFrame:
-        """Run static DataFrames as one batch; its outcomes as a DataFrame."""
+    def apply(
+        self,
+        sources: Mapping[Any, DataFrame],
+        *,
+        state: str | os.PathLike[str],
+        on_bad: OnBad = "reject",
+        ahead: Ahead = None,
+        **options: Any,
+    ) -> DataFrame:
+        """Run static DataFrames as one batch; its outcomes as a DataFrame.
+
+        Args:
+            sources: Event -> DataFrame.
+            state: The state directory.
+            on_bad: As `start` takes it.
+            ahead: As `start` takes it; None, the default, lets a ts lie as far ahead as it likes.
+            options: As `open` takes them.
+        """
         from penstock.spark import start
 
-        return start.apply(self.plan, cast("dict[Any, Any]", sources), state=state, **options)
+        given = cast("dict[Any, Any]", sources)
+        return start.apply(self.plan, given, state=state, on_bad=on_bad, ahead=ahead, **options)
 
     def load(
         self,

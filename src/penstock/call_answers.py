@@ -36,7 +36,7 @@ def answers_of(
         rows, told = roots(outcomes)
         keys = [_key(one) for one in called]
         return [Answer(key, row, one, None) for key, row, one in zip(keys, rows, told, strict=True)], stream
-    found = [(one, _row_of(program, one, outcomes.table)) for one in stream.waiting]
+    found = [(one, _row_of(program, one, outcomes.ran)) for one in stream.waiting]
     answers = [
         Answer(None if one.id is None else (one.event, one.id), row, outcomes.table.slice(row, 1).to_pylist()[0], one)
         for one, row in found

@@ -36,7 +36,7 @@ from penstock.errors import InputError, NotRetainedError, StateError, committing
 from penstock.execute import intake, loading
 from penstock.execute.loading import OnConflict
 from penstock.execute.memory import keep_what_is_freed
-from penstock.execute.request import BatchRequest, KeptSteps, checked_steps
+from penstock.execute.request import Admission, BatchRequest, KeptSteps, checked_steps
 from penstock.gate import Gate
 from penstock.observe.html import Text, show_tables
 from penstock.observe.progress import Progress
@@ -100,6 +100,7 @@ class Database:
         source: str | None = None,
         offsets: str | None = None,
         _until: int | None = None,
+        _admission: Admission | None = None,
     ) -> pa.Table:
         """Run one batch; its outcomes. A batch id that is committed already changes nothing and gives them again.
 
@@ -121,7 +122,7 @@ class Database:
             # Ctrl-C may come behind the commit, too.
             with self._progress.of(version), committing(version, lambda: self._store.version == version):
                 try:
-                    pending = self._versions.run(batch, request, policy)
+                    pending = self._versions.run(batch, request, policy, _admission)
                 except BaseException:
                     self._calls.stop_if_broken()
                     raise
@@ -144,7 +145,14 @@ class Database:
         return self.run([], _until=intake.moment(self.program, t))
 
     def run_ahead(
-        self, batch: Batch, id: int, *, source: str, offsets: str | None = None, watermark: int | None = None
+        self,
+        batch: Batch,
+        id: int,
+        *,
+        source: str,
+        offsets: str | None = None,
+        watermark: int | None = None,
+        _admission: Admission | None = None,
     ) -> None:
         """Do all of the batch that is expected next, but for making it happen, which `run` does when it is asked for
         just that. Whatever comes instead first puts memory back to what has happened. Readers see nothing of it.
@@ -154,7 +162,7 @@ class Database:
             if offsets is None or self._versions.pending or not self._store.can_go_back or self._calls.come:
                 return
             if self._stored(id, source, offsets) is None:
-                self._versions.run_ahead(batch, request)
+                self._versions.run_ahead(batch, request, _admission)
 
     def call(self, event: object) -> dict[str, Any]:
         """Run one event now, after all that has run and before all that has not; its outcome, every column of it.
@@ -277,6 +285,11 @@ class Database:
         """The outcomes of a batch that is committed already; None if it is not."""
         with self._gate.reading():
             return self._stored(id, source, offsets)
+
+    def version_of(self, id: int) -> int:
+        """The version that a batch made, by its id; of one that `stored` has."""
+        with self._gate.reading():
+            return self._store.version_of(id)
 
     def outcomes(self, version: int) -> pa.Table:
         """The outcomes of a retained version."""

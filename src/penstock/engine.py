@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.execute import called, duplicates
 from penstock.execute.atomic_batches import grouped
@@ -106,8 +107,10 @@ class Engine:
         self.kernel.run(self._begin(batch, version))
         self._end_run(batch.ordered, version)
 
-    def outcomes(self, run: BatchRun) -> BatchOutcomes:
-        return self._outcomes.table(run.ordered, run.result, self.tables.strings, run.version)
+    def outcomes(self, run: BatchRun, rejected: pa.Table | None = None) -> BatchOutcomes:
+        """rejected: rows of the batch that are no events."""
+        out = self._outcomes.table(run.ordered, run.result, self.tables.strings, run.version)
+        return out if rejected is None else self._outcomes.with_rejected(out, rejected, run.version)
 
     def end_batch(self) -> None:
         """The tables forget what the last batch has changed: it was written down, or nobody needs it."""

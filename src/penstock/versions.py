@@ -26,12 +26,13 @@ from penstock.declare.objects import Batch, Rows
 from penstock.engine import BatchRun, EncodedBatch, Engine
 from penstock.errors import committing
 from penstock.execute import intake, loading
+from penstock.execute.admission import admit
 from penstock.execute.called import merged
 from penstock.execute.intake import EventBatch
 from penstock.execute.loading import OnConflict
 from penstock.execute.outcomes import BatchOutcomes
-from penstock.execute.request import BatchRequest
-from penstock.execute.source_files import SourceFile
+from penstock.execute.request import Admission, BatchRequest
+from penstock.execute.source_files import SourceNote
 from penstock.execute.watermark import is_split, release, without_late
 from penstock.gate import Gate
 from penstock.observe.progress import Progress
@@ -59,7 +60,8 @@ class IncomingBatch:
     watch: Stopwatch
     called: list[EventBatch] | None = None  # of a version of calls: these, in order
     cause: str | None = None  # of a version that no batch made: store/segment.py
-    files: dict[str, tuple[SourceFile, ...]] | None = None  # that all it brings has come from
+    files: dict[str, SourceNote] | None = None  # that all it brings has come from
+    rejected: pa.Table | None = None  # rows that are no events
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +120,23 @@ class Versions:
     def set_outlet(self, outlet: Outlet) -> None:
         self._outlet = outlet
 
-    def run(self, batch: Batch | Callable[[], Batch], request: BatchRequest, policy: Policy | None) -> PendingBatch:
+    def run(
+        self,
+        batch: Batch | Callable[[], Batch],
+        request: BatchRequest,
+        policy: Policy | None,
+        admission: Admission | None = None,
+    ) -> PendingBatch:
         """The batch that is asked for; a function gives its events. Durable on return."""
         if callable(batch):
             batch = batch()
         if self.pending is not None and self.pending.request != request:
             self.go_back()
-        return self._happen(self.pending or self._take(batch, request), policy or self.policy)
+        return self._happen(self.pending or self._take(batch, request, admission), policy or self.policy)
 
-    def run_ahead(self, batch: Batch, request: BatchRequest) -> None:
+    def run_ahead(self, batch: Batch, request: BatchRequest, admission: Admission | None = None) -> None:
         """Do all of the batch that is expected next, but for making it happen."""
-        incoming = self._take(batch, request)
+        incoming = self._take(batch, request, admission)
         with self._gate.whole():
             self.pending = self._execute(incoming, self.policy)
             self._turn.clear()
@@ -204,21 +212,26 @@ class Versions:
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _take(self, batch: Any, request: BatchRequest) -> IncomingBatch:
-        watch = Stopwatch()
-        events = intake.events(self.program, batch)
+    def _take(self, batch: Any, request: BatchRequest, admission: Admission | None) -> IncomingBatch:
+        """admission: of who streams rows that need not be events; without it one that is none is an error."""
+        watch, rejected = Stopwatch(), None
+        if admission is None:
+            events = intake.events(self.program, batch)
+        else:
+            events, rejected = admit(self.program, batch, admission, self._store.stream.buffer.highest)
         watch.ends("intake")
-        return self._arrange(events, request, watch)
+        ready = self._arrange(events, request, watch)
+        return ready if rejected is None else replace(ready, rejected=rejected)
 
     def _arrange(self, events: list[EventBatch], request: BatchRequest, watch: Stopwatch) -> IncomingBatch:
-        files = {one.event.name: one.files for one in events}
+        files = {one.event.name: SourceNote(one.files, one.refused) for one in events}
         events, late, stream = self._release(events, request)
         ordered = self._engine.order(events, late, self.clock, request.until)
         stream = stream.ran(ordered.ts) if request.until is None else stream.advanced(request.until)
         watch.ends("order")
         encoded = self._engine.encode(ordered)
         watch.ends("encode")
-        named = files if all(files.values()) and request.until is None else None
+        named = files if all(note.files for note in files.values()) and request.until is None else None
         return IncomingBatch(request, events, late, stream, encoded, watch, files=named)
 
     def _happen(self, ready: IncomingBatch | PendingBatch, policy: Policy) -> PendingBatch:
@@ -238,7 +251,7 @@ class Versions:
         run = engine.run(incoming.encoded, self.version + 1, policy)
         watch.ends("execute")
         self._progress.stage = "commit"
-        outcomes = engine.outcomes(run)
+        outcomes = engine.outcomes(run, incoming.rejected)
         watch.ends("publish")
         events = without_late(incoming.events, incoming.late)
         stream = incoming.stream._replace(timers=engine.tables.timers.numbers)
@@ -305,6 +318,7 @@ class Versions:
             events=outcomes.events,
             committed=outcomes.committed,
             late=outcomes.late,
+            rejected=outcomes.rejected,
             held=stream.buffer.events,
             aborted={reason: n for reason, n in zip(self._engine.reasons, outcomes.counts[1:], strict=True) if n},
             changes=self._engine.tables.dirty_count(),

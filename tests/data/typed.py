@@ -27,6 +27,10 @@ class Account:
         assert_type(self.balance, Decimal)
         return self.balance >= 0
 
+    @ps.function
+    def free(self, held: Decimal) -> Decimal:
+        return self.balance - held
+
 
 @bank.table
 class Stock:
@@ -55,6 +59,11 @@ class Spend:
 @bank.window(rows=3)
 class Recent:
     amount: Decimal = ps.decimal(18, 2)
+
+
+@ps.function
+def priced(amount: Decimal, rate: Decimal = Decimal("0.05")) -> Decimal:
+    return amount * rate
 
 
 @ps.udf
@@ -156,6 +165,11 @@ def entering(w: Recent) -> None:
 def functions(e: Transfer) -> None:
     assert_type(transfer(e), dict[str, Decimal])
     assert_type(fee(3), float)
+    assert_type(priced(e.amount), Decimal)
+    priced("3")  # refused
+    priced(e.amount, least=3)  # refused
+    assert_type(Account[e.src].free(Decimal(1)), Decimal)
+    Account[e.src].free("1")  # refused
     transfer(3)  # refused
     fee("3")  # refused
     ps.decimal(18, 2, default="0")  # refused

@@ -89,22 +89,22 @@ def test_a_note_of_the_drain_that_says_nothing(spark: Any, tmp_path: Path) -> No
     """Whether a function was given the last outcomes is not known: it is not called unasked. Files are written anew."""
     state = state_of(tmp_path)
     put_cut(tmp_path, SOME, 2)
-    calls: list[int | None] = []
+    calls: list[int] = []
 
-    def take(frame: Any, batch_id: int | None) -> None:
+    def take(frame: Any, batch_id: int) -> None:
         calls.append(batch_id)
 
     finish(started(tmp_path, outcomes=take))
-    assert calls == [0, 1, None]
+    assert calls == [1, 2, 3]
     (state / "drained").write_bytes(b"")
     with pytest.raises(ps.StateError, match=r"state/drained is damaged: .* write 3 into it; .* remove it"):
         started(tmp_path, outcomes=take)
     (state / "drained").write_text("3")
     finish(started(tmp_path, outcomes=take))
-    assert calls == [0, 1, None]
+    assert calls == [1, 2, 3]
     (state / "drained").unlink()
     finish(started(tmp_path, outcomes=take))
-    assert calls == [0, 1, None, None]
+    assert calls == [1, 2, 3, 3]
     (state / "drained").write_bytes(b"")
     finish(started(tmp_path))
     assert [p.name for p in (tmp_path / "out").glob("*.parquet")] == ["version-000000000003.parquet"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from test_stream import needs_limits
 
 import penstock as ps
 from penstock.declare.limits import LONGEST
@@ -338,6 +339,7 @@ def test_a_follower_sees_each_version_once_whatever_restarts(plain: Any, tmp_pat
         assert again.run() == []
 
 
+@needs_limits
 def test_a_follower_of_changes_builds_the_table_again(plain: Any, tmp_path: Path) -> None:
     path, copy = str(tmp_path / "state"), {}
     with bank.open(path) as db:
@@ -435,6 +437,7 @@ def test_a_reader_beside_a_writer_sees_whole_versions(tmp_path: Path) -> None:
     assert len(seen) > 1
 
 
+@needs_limits
 def test_spark_beside_a_writer_reads_whole_versions_and_misses_none(plain: Any, tmp_path: Path) -> None:
     path, seen = str(tmp_path / "state"), []
     with writing(path, retain=10_000):  # Spark may be slow here, and this is not about pruning

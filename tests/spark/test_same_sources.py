@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from test_direct import META, note
 from test_errors import fails
 from test_stream import (
@@ -24,6 +23,7 @@ from test_stream import (
 
 import penstock as ps
 from penstock.spark.checkpoint import noted_events
+from penstock.spark.compatibility import ReadAllAvailable
 from penstock.spark.files import FileNames
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
@@ -36,8 +36,8 @@ def test_direct_sources_may_be_given_in_another_order(spark: Any, tmp_path: Path
     put_cut(tmp_path, some, 6)
     state = state_of(tmp_path)
 
-    def stops(frame: Any, batch_id: int | None) -> None:
-        if batch_id == 2:
+    def stops(frame: Any, batch_id: int) -> None:
+        if batch_id == 3:
             raise RuntimeError("the other side is away")
 
     def sources() -> dict[Any, Any]:
@@ -47,7 +47,7 @@ def test_direct_sources_may_be_given_in_another_order(spark: Any, tmp_path: Path
     fails(bank.start(sources(), state=state, outcomes=stops, trigger=NOW), "the other side is away")
     taken: list[Any] = []
 
-    def takes(frame: Any, batch_id: int | None) -> None:
+    def takes(frame: Any, batch_id: int) -> None:
         taken.extend(frame.toArrow().column("id").to_pylist())
 
     finish(bank.start(dict(reversed(sources().items())), state=state, outcomes=takes, trigger=NOW))

@@ -160,18 +160,40 @@ def run(
     files_per_batch: Annotated[
         int | None, typer.Option(min=1, help="Files of each input in one batch, at most; default all there are.")
     ] = None,
+    on_bad: Annotated[
+        str, typer.Option(help="What becomes of a row that cannot be an event: reject (an outcome says why) or fail.")
+    ] = "reject",
+    ahead: Annotated[
+        str | None,
+        typer.Option(
+            help='How far a ts may lie ahead of the wall clock before it is rejected: "1 day", the default for '
+            "datetimes; a number if ts is an int, of the highest before; or none."
+        ),
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Keep running, and take new files as they appear.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end and nothing else.")] = False,
 ) -> None:
     """Run an app over Parquet files on local Spark: exactly once, and again from where it stopped."""
-    from penstock.cli.pipeline import Pipeline, app_of, inputs_of, outputs_of, watermark_of
+    from penstock.cli.pipeline import Pipeline, ahead_of, app_of, inputs_of, outputs_of, watermark_of
     from penstock.cli.run import run_app
+    from penstock.execute.request import checked_on_bad
     from penstock.spark.session import need_spark
 
     found = app_of(app)
     inputs, outputs = inputs_of(found, input), outputs_of(found, output or [])
     need_spark()
-    pipeline = Pipeline(found, inputs, state, outcomes, watermark_of(watermark), files_per_batch, follow, outputs)
+    pipeline = Pipeline(
+        found,
+        inputs,
+        state,
+        outcomes,
+        watermark_of(watermark),
+        files_per_batch,
+        follow,
+        outputs,
+        on_bad=checked_on_bad(found.program, on_bad),
+        ahead=ahead_of(ahead),
+    )
     run_app(pipeline, as_json=json)
 
 

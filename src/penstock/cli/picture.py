@@ -1,9 +1,10 @@
-"""Picture: the batches of the demo, one below the other: throughput, aborts, what waited and what came late."""
+"""Picture: the demo's batches, one plot below the other: throughput, aborts, what waited, what came late, the books."""
 
 from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,19 @@ TITLE: dict[str, Any] = {"loc": "left", "fontsize": 11}
 
 
 @dataclass(frozen=True, slots=True)
+class Balance:
+    """The books after one batch: what all accounts hold, and what they should."""
+
+    version: int
+    held: Decimal  # by SQL, as of this version
+    due: Decimal  # the opening balances and the deposits that were committed by then
+
+
+@dataclass(frozen=True, slots=True)
 class Picture:
     reports: list[dict[str, Any]]  # one a batch, as BatchReport.to_dict gives them, and "wall_s"
     counts: list[dict[str, Any]]  # outcomes: version, status, reason, events
+    books: list[Balance]
     killed: int  # the batch after which the process was killed
     batch: int  # events that arrive in one batch
 
@@ -26,8 +37,8 @@ class Picture:
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
 
-        figure = Figure(figsize=(10, 10), layout="constrained")
-        speed, aborts, held, late = figure.subplots(4, 1, sharex=True, height_ratios=(3, 3, 2, 2))
+        figure = Figure(figsize=(10, 12), layout="constrained")
+        speed, aborts, held, late, books = figure.subplots(5, 1, sharex=True, height_ratios=(3, 3, 2, 2, 3))
         figure.suptitle(
             f"penstock demo: a bank on Spark, {self.batch:,} payments a batch, killed after batch {self.killed}",
             fontsize=13,
@@ -35,11 +46,12 @@ class Picture:
         self._speed(speed)
         self._aborts(aborts)
         self._waits(held, late)
-        late.set_xlabel("batch (the last one is what the watermark held back at the end)")
+        self._books(books)
+        books.set_xlabel("batch (the last one is what the watermark held back at the end)")
         last = max(report["version"] for report in self.reports)
-        late.set_xlim(0.4, last + 0.6)
-        late.set_xticks(range(1, last + 1, 1 + last // 30))
-        for axes in (speed, aborts, held, late):
+        books.set_xlim(0.4, last + 0.6)
+        books.set_xticks(range(1, last + 1, 1 + last // 30))
+        for axes in (speed, aborts, held, late, books):
             axes.axvline(self.killed + 0.5, color=RED, linestyle="--", linewidth=1.2)
             axes.spines[["top", "right"]].set_visible(False)
             axes.grid(axis="y", color="#dddddd", linewidth=0.7)
@@ -84,3 +96,15 @@ class Picture:
         late.bar(versions, [r["late"] for r in self.reports], color=ORANGE)
         late.set_ylabel("events")
         late.set_title("Late: arrived after the watermark, and not run", **TITLE)
+
+    def _books(self, axes: Any) -> None:
+        versions = [book.version for book in self.books]
+        held = [float(book.held) / 1000 for book in self.books]
+        due = [float(book.due) / 1000 for book in self.books]
+        axes.bar(versions, held, color=GREEN, label="all balances, by SQL")
+        axes.plot(versions, due, "k_-", markersize=9, linewidth=1, label="opening balances and deposits")
+        axes.set_ylabel("thousand")
+        wrong = sum(book.held != book.due for book in self.books)
+        words = f"{wrong} batches are off" if wrong else "no cent is missing after any batch"
+        axes.set_title(f"The books: {words}", **TITLE)
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=2, frameon=False)

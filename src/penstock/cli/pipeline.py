@@ -21,6 +21,7 @@ from types import FrameType
 from penstock import observe
 from penstock.app import App
 from penstock.errors import InputError, PenstockError
+from penstock.execute.request import AHEAD, Ahead, OnBad
 
 # How often --follow looks for new files.
 LOOK = "500 milliseconds"
@@ -38,6 +39,8 @@ class Pipeline:
     files_per_batch: int | None = None
     follow: bool = False
     outputs: dict[str, str] = field(default_factory=dict)
+    on_bad: OnBad = "reject"
+    ahead: Ahead = AHEAD
 
     def run(self, on_batch: OnBatch) -> None:
         """Run until all there is has been read, or with `follow` until interrupted; then close the state."""
@@ -53,6 +56,8 @@ class Pipeline:
                 outputs=self.outputs,
                 watermark=self.watermark,
                 trigger=trigger,
+                on_bad=self.on_bad,
+                ahead=self.ahead,
             )
             started()
             try:
@@ -131,6 +136,13 @@ def outputs_of(app: App, texts: list[str]) -> dict[str, str]:
 def watermark_of(text: str | None) -> str | int | None:
     """An int where the app's order column is one, or words such as "5 seconds"."""
     return int(text) if text is not None and text.strip().isdigit() else text
+
+
+def ahead_of(text: str | None) -> Ahead:
+    """As a watermark; "none" for no limit; the default where nothing was said."""
+    if text is None:
+        return AHEAD
+    return None if text.strip().lower() == "none" else watermark_of(text)
 
 
 @contextmanager

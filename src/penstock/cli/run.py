@@ -1,6 +1,6 @@
 """`penstock run`: an app over Parquet directories, with a line for each batch.
 
-stderr    a line a batch: events, committed, late, duplicate, held, events/s, aborted by reason
+stderr    a line a batch: events, committed, late, duplicate, rejected, held, events/s, aborted by reason
 stdout    what it came to: a table, or with --json one object
 """
 
@@ -22,7 +22,10 @@ from penstock.cli.pipeline import Pipeline
 from penstock.observe import BatchReport
 from penstock.spark.session import local_session
 
-HEADER = f"{'batch':>7} {'events':>10} {'committed':>10} {'late':>7} {'duplicate':>9} {'held':>8} {'events/s':>11}  aborted"
+HEADER = (
+    f"{'batch':>7} {'events':>10} {'committed':>10} {'late':>7} {'duplicate':>9} {'rejected':>8} {'held':>8} "
+    f"{'events/s':>11}  aborted"
+)
 
 
 @dataclass(slots=True)
@@ -34,6 +37,7 @@ class Totals:
     committed: int = 0
     late: int = 0
     duplicate: int = 0
+    rejected: int = 0
     held: int = 0
     version: int | None = None
     aborted: Counter[str] = field(default_factory=Counter)
@@ -44,6 +48,7 @@ class Totals:
         self.committed += report.committed
         self.late += report.late
         self.duplicate += report.duplicate
+        self.rejected += report.rejected
         self.held, self.version = report.held, report.version
         self.aborted.update(report.aborted)
 
@@ -66,7 +71,7 @@ def line(report: BatchReport, seconds: float) -> str:
     reasons = ", ".join(f"{reason}: {count:,}" for reason, count in report.aborted.items()) or "-"
     return (
         f"{report.version:>7} {report.events:>10,} {report.committed:>10,} {report.late:>7,} {report.duplicate:>9,} "
-        f"{report.held:>8,} {report.events / max(seconds, 1e-9):>11,.0f}  {reasons}"
+        f"{report.rejected:>8,} {report.held:>8,} {report.events / max(seconds, 1e-9):>11,.0f}  {reasons}"
     )
 
 
@@ -79,6 +84,7 @@ def _summary(pipeline: Pipeline, totals: Totals, seconds: float) -> dict[str, An
         "aborted": dict(totals.aborted.most_common()),
         "late": totals.late,
         "duplicate": totals.duplicate,
+        "rejected": totals.rejected,
         "held": totals.held,
         "version": totals.version,
         "seconds": round(seconds, 3),
@@ -98,6 +104,7 @@ def _table(summary: dict[str, Any]) -> Table:
         table.add_row(f"aborted: {reason}", f"{count:,}")
     table.add_row("late", f"{summary['late']:,}")
     table.add_row("duplicate", f"{summary['duplicate']:,}")
+    table.add_row("rejected", f"{summary['rejected']:,}")
     table.add_row("held back", f"{summary['held']:,}")
     table.add_row("events/s, Spark included", f"{summary['events_per_s']:,}")
     table.add_row("state", summary["state"])

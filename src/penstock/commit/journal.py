@@ -300,6 +300,12 @@ class Journal:
         """The newest batch id, or None before the first."""
         return self._index.last_id
 
+    def version_of(self, id: int) -> int:
+        """The version that the batch with that id made; it is one that is retained."""
+        found = self._index.find(id)
+        assert found is not None, f"batch {id} is not retained"
+        return found.version
+
     def keep_from(self, id: int) -> None:
         """From now on neither a batch with this id or a higher one, nor what comes after it, is pruned, whatever
         `retain` says."""

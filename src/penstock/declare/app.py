@@ -11,7 +11,7 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import PurePath
@@ -32,7 +32,7 @@ from penstock.declare.model import (
     TriggerDef,
     WindowDef,
 )
-from penstock.declare.objects import EventType, F, Table, Window
+from penstock.declare.objects import EventType, F, Table, Window, is_function
 from penstock.declare.spans import microseconds_of
 from penstock.declare.types import INT_MAX, NOT_TEXT, Type, is_text, of_annotation, to_python
 from penstock.declare.types import decimal as decimal_type
@@ -153,7 +153,8 @@ class Declarations:
         columns = self._columns(cls, where)
         if not any(c.key for c in columns):
             raise DeclarationError(f"{where} needs a key: write one column as `id: str = ps.key()`")
-        return TableDef(cls.__name__, columns, checks, ttl)
+        methods = tuple(v for v in vars(cls).values() if is_function(v))
+        return TableDef(cls.__name__, columns, checks, ttl, methods)
 
     def _columns(self, cls: type, where: str) -> tuple[Column, ...]:
         columns = []
@@ -389,8 +390,8 @@ def _span(unique: Any, where: str) -> datetime.timedelta | int | None:
     if isinstance(span, int) and not isinstance(span, bool) and 0 < span <= INT_MAX:
         return span
     raise DeclarationError(
-        f'{where}: unique={unique!r} is no span of time; give one above 0 such as "1 day" or timedelta(hours=6) where ts '
-        "is a datetime, or an int in the unit of ts"
+        f'{where}: unique={unique!r} is no span of time; give one above 0: "1 day" or timedelta(hours=6) where ts is a '
+        "datetime, or an int in the unit of ts"
     )
 
 
@@ -451,8 +452,11 @@ def _refuse_extras(cls: type, where: str, checks: tuple[CheckDef, ...]) -> None:
     for name, value in vars(cls).items():
         if name in typed or (name.startswith("__") and name.endswith("__")) or value in checks:
             continue
+        if is_function(value) and where.startswith("table"):
+            _refuse_twin(value, name, typed, where)
+            continue
         if callable(value) or isinstance(value, property | classmethod | staticmethod | CheckDef):
-            hint = 'mark it with @ps.check("reason")'
+            hint = 'mark it with @ps.check("reason"), or with @ps.function to call it: account.available()'
             if not where.startswith("table"):
                 hint = "a window has columns only" if where.startswith("window") else "an event has fields only"
             raise DeclarationError(f"{where}: '{name}' is not a field; {hint}")
@@ -460,6 +464,14 @@ def _refuse_extras(cls: type, where: str, checks: tuple[CheckDef, ...]) -> None:
         if isinstance(value, Type | _Decimal):
             shown = "Decimal", f"ps.{value}"
         raise DeclarationError(f"{where}: '{name}' needs a type: {name}: {shown[0]} = {shown[1]}")
+
+
+def _refuse_twin(function: Callable[..., Any], name: str, typed: Mapping[str, object], where: str) -> None:
+    """A method is known by the name that it was written with, and takes its record."""
+    if function.__name__ != name:
+        raise DeclarationError(f"{where}: '{name}' is another name of '{function.__name__}'; write it with def")
+    if not inspect.signature(function).parameters:
+        raise DeclarationError(f"{where}: '{name}' takes the record first: def {name}(self)")
 
 
 def _refuse_odd(name: str, where: str) -> None:

@@ -25,10 +25,12 @@ class Body:
     tree: ast.FunctionDef
     function: Callable[..., Any]
     source: str = ""  # as it was when it was declared
+    called: str = ""  # of a @ps.function: from where, for errors
 
     @property
     def parameter(self) -> str:
-        return (*self.tree.args.posonlyargs, *self.tree.args.args)[0].arg
+        """The name of what a transaction, a check or a trigger takes; what a @ps.function takes has no such place."""
+        return "" if self.called else (*self.tree.args.posonlyargs, *self.tree.args.args)[0].arg
 
     def lookup(self, name: str) -> Any:
         """What a name that is not local stands for, or MISSING."""
@@ -44,7 +46,7 @@ class Body:
 
     def refuse(self, node: ast.AST, what: str) -> NoReturn:
         line = getattr(node, "lineno", self.tree.lineno)
-        raise DeclarationError(f"{self.label} ({self.file}:{line}): {what}")
+        raise DeclarationError(f"{self.label} ({self.file}:{line}): {what}{self.called}")
 
 
 def stored(body: Body) -> frozenset[str]:
@@ -53,7 +55,21 @@ def stored(body: Body) -> frozenset[str]:
 
 
 def read(function: Callable[..., Any], label: str) -> Body:
-    """Parse a function from its source file (or notebook cell)."""
+    """A function of one parameter, parsed from its source file (or notebook cell)."""
+    body = parsed(function, label)
+    arguments = body.tree.args
+    if (
+        len(arguments.posonlyargs + arguments.args) != 1
+        or arguments.vararg
+        or arguments.kwarg
+        or arguments.kwonlyargs
+        or arguments.defaults
+    ):
+        raise DeclarationError(f"{label} ({body.file}:{body.tree.lineno}): takes exactly one argument")
+    return body
+
+
+def parsed(function: Callable[..., Any], label: str, called: str = "") -> Body:
     code = function.__code__
     if hasattr(function, "__wrapped__"):
         raise DeclarationError(f"{label} is wrapped by another decorator, which cannot be compiled; remove that one")
@@ -70,13 +86,4 @@ def read(function: Callable[..., Any], label: str) -> Body:
             f"{label} ({file}:{code.co_firstlineno}): decorate a plain `def`, not {type(tree).__name__}"
         )
     ast.increment_lineno(tree, code.co_firstlineno - 1)
-    arguments = tree.args
-    if (
-        len(arguments.posonlyargs + arguments.args) != 1
-        or arguments.vararg
-        or arguments.kwarg
-        or arguments.kwonlyargs
-        or arguments.defaults
-    ):
-        raise DeclarationError(f"{label} ({file}:{tree.lineno}): takes exactly one argument")
-    return Body(label, file, tree, function, source)
+    return Body(label, file, tree, function, source, called)

@@ -1,7 +1,8 @@
 """The nouns a declaration is made of: what the planner and the reference hold.
 
     Program
-    ├── TableDef(name, columns, checks, ttl)    Column(name, type, key, default, index)
+    ├── TableDef(name, columns, checks, ttl,    Column(name, type, key, default, index)
+    │            methods)
     │                                           CheckDef(text, function)
     ├── EventDef(name, fields, order, id, unique)
     │                                           Field(name, type)
@@ -70,6 +71,7 @@ class TableDef:
     columns: tuple[Column, ...]
     checks: tuple[CheckDef, ...] = ()
     ttl: int | datetime.timedelta | None = None  # a record that was not written for so long is absent
+    methods: tuple[Callable[..., Any], ...] = field(default=(), compare=False)  # functions of its records
 
     @property
     def lifetime(self) -> int | None:
@@ -89,6 +91,9 @@ class TableDef:
     def column(self, name: str) -> Column | None:
         return next((c for c in self.columns if c.name == name), None)
 
+    def method(self, name: str) -> Callable[..., Any] | None:
+        return next((f for f in self.methods if f.__name__ == name), None)
+
     def arrow(self) -> pa.Schema:
         return pa.schema([pa.field(c.name, c.type.arrow(), nullable=False) for c in self.columns])
 
@@ -105,7 +110,9 @@ class EventDef:
     fields: tuple[Field, ...]
     order: str | None  # the field that places the event in time; None: it is emitted or called, and not streamed
     id: str | None  # the field that breaks ties
-    unique: int | datetime.timedelta | None = None  # an id runs once within this span of time; None: as often as it comes
+    unique: int | datetime.timedelta | None = (
+        None  # an id runs once within this span of time; None: as often as it comes
+    )
     # Every batch asks for these, so they are made once.
     _arrow: pa.Schema = field(init=False, repr=False, compare=False)
     _places: dict[str, int] = field(init=False, repr=False, compare=False)

@@ -1,4 +1,4 @@
-"""What a user touches: `Account`, `Transfer(...)`, `ps.abort`, `ps.emit`, `ps.now`, `ps.udf`.
+"""What a user touches: `Account`, `Transfer(...)`, `ps.abort`, `ps.emit`, `ps.now`, `ps.function`, `ps.udf`.
 
 A body mentions these objects by name. The compiler never calls them; when the body runs as
 plain Python (the reference, a debugger), they pass every access on to the `Accesses` that is
@@ -10,16 +10,18 @@ A type checker takes `@bank.table class Account` for a `Table[Account]`, whose r
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import datetime
 import types
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 
 import pyarrow as pa
 
+from penstock.declare import notebook
 from penstock.declare.fingerprint import Fingerprint, fingerprint
 from penstock.declare.model import EventDef, TableDef, WindowDef
 from penstock.errors import Aborted, DeclarationError, InputError, PenstockError
@@ -364,3 +366,25 @@ def udf(function: F) -> F:
     if not function.__name__.isidentifier():
         raise DeclarationError(f"@ps.udf marks a function with a name, not {function.__name__}; write it with def")
     return cast(F, Udf(function))
+
+
+def function(function: F) -> F:
+    """Mark a plain function so that transactions, checks and triggers may call it; it becomes a part of each.
+
+    It takes values, records, lists and the event, reads and writes tables, aborts, and returns what it likes. Where it
+    is called in no transaction it is the function that it was.
+    """
+    if not isinstance(function, types.FunctionType) or not function.__name__.isidentifier():
+        raise DeclarationError(f"@ps.function marks a function that is written with def, not {function!r}")
+    with contextlib.suppress(OSError, TypeError):  # where it is called, it is told what to do about this
+        notebook.source(function)
+    setattr(function, _MARK, True)
+    return function
+
+
+_MARK = "__penstock_function__"
+
+
+def is_function(found: Any) -> TypeGuard[types.FunctionType]:
+    """Whether it is marked with @ps.function."""
+    return isinstance(found, types.FunctionType) and _MARK in vars(found)

@@ -26,7 +26,6 @@ from penstock.declare.model import Program
 from penstock.execute.intake import EventBatch
 from penstock.execute.order import PASSED, Members, OrderedBatch, order, times_of
 
-
 Marked = Callable[[OrderedBatch], OrderedBatch]  # with its duplicates marked
 
 

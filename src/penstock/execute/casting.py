@@ -34,7 +34,7 @@ def column(
     """The column as one array of the type; InputError, opening with `where`, if that would lose anything or its values
     mean nothing. sound: whether these were looked at before."""
     try:
-        array = _cast(_one_chunk(data, where), type_, where, dictionary)
+        array = _cast(one_array(data, where), type_, where, dictionary)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputError(f"{where}: a {data.type} value is not a {type_} ({error}); {type_.traits.give}") from None
     if not sound:
@@ -42,7 +42,8 @@ def column(
     return array
 
 
-def _one_chunk(data: pa.ChunkedArray, where: str) -> pa.Array:
+def one_array(data: pa.ChunkedArray, where: str) -> pa.Array:
+    """All chunks as one."""
     if data.num_chunks == 1:
         return data.chunk(0)
     whole = data.combine_chunks()

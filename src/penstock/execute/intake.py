@@ -39,6 +39,7 @@ class EventBatch:
     table: pa.Table  # the fields of event.arrow(), in that order; a str may be dictionary<int32, string>
     arrival: npt.NDArray[np.int64]  # the place of each row in the batch
     files: tuple[SourceFile, ...] = ()  # that its rows are read from, where the log names these
+    refused: Any = None  # which rows of these files are no events
 
     def column(self, name: str) -> pa.ChunkedArray:
         # By its place: quicker than Arrow's search for the name.
@@ -62,6 +63,11 @@ def events(program: Program, batch: Any, *, sound: bool = False, called: bool = 
             f"got {type(batch).__name__}"
         )
     return _from_events(program, list(batch))
+
+
+def fitting(program: Program, who: Any, data: pa.Table) -> EventDef:
+    """The event whose rows these may be; InputError if the schema does not fit, whatever they hold."""
+    return events(program, {who: data.slice(0, 0)})[0].event
 
 
 def _instead(program: Program, given: Any) -> str:
@@ -102,7 +108,7 @@ def called(program: Program, event: Any) -> EventBatch:
 def rows(table: TableDef, rows: Any) -> pa.Table:
     """Rows for `load` as a table of exactly the declared columns."""
     where = f"table '{table.name}'"
-    found = _table_of_dicts(table, rows) if _is_dicts(rows) else _table_of_arrow(table, _arrow(rows, where), where)
+    found = _table_of_dicts(table, rows) if _is_dicts(rows) else _table_of_arrow(table, arrow(rows, where), where)
     for c, data in zip(table.columns, found.columns, strict=True):
         if data.null_count:
             raise InputError(f"{_at(where, c)}, row {_first_null(data)}: is null; give it a value{_or_leave_out(c)}")
@@ -201,13 +207,14 @@ def _from_tables(program: Program, batch: Mapping[Any, Any], sound: bool, called
         where = f"event '{event.name}'"
         if any(a.event is event for a in out):
             raise InputError(f"{where} is given twice in one batch; give it one table")
-        data, files = (data.table, data.files) if isinstance(data, SourceRows) else (data, ())
+        files, refused = (data.files, data.refused) if isinstance(data, SourceRows) else ((), None)
+        data = data.table if isinstance(data, SourceRows) else data
         if _is_dicts(data):
             _refuse_unknown(where, "field", data, {f.name for f in event.fields})
             table = _table_of_given(event, data, range(len(data)))
         else:
-            table = _event_table(event, _arrow(data, where), where, sound)
-        out.append(EventBatch(event, table, np.arange(start, start + table.num_rows, dtype=np.int64), files))
+            table = _event_table(event, arrow(data, where), where, sound)
+        out.append(EventBatch(event, table, np.arange(start, start + table.num_rows, dtype=np.int64), files, refused))
         start += table.num_rows
     return out
 
@@ -336,7 +343,8 @@ def _is_dicts(data: Any) -> bool:
     return isinstance(data, list | tuple) and all(isinstance(r, dict) for r in data)
 
 
-def _arrow(data: Any, where: str) -> pa.Table:
+def arrow(data: Any, where: str) -> pa.Table:
+    """Anything that is an Arrow table, or can be one."""
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if not isinstance(data, pa.Table) and _is_arrow(data):

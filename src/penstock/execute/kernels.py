@@ -42,6 +42,12 @@ def wide(x: Any) -> Any:
     return x >= 1_000_000_000_000_000_000 or x <= -1_000_000_000_000_000_000
 
 
+@kernel
+def slice_end(place: Any, n: Any) -> Any:
+    """Where an end of a slice lies in a list of n items."""
+    return max(place + n, 0) if place < 0 else min(place, n)
+
+
 # -- int ----------------------------------------------------------------------------------------
 
 

@@ -45,7 +45,9 @@ class OrderedBatch:
     timeless: int = 0  # how many of the first have no ts: calls that came before there was a clock
     until: int | None = None  # where the clock is set by hand: timers run up to here behind the last event
     members: Members | None = None  # of an app with atomic batches of events from outside
-    firsts: Any = None  # int64: of each duplicate, which the first one is (duplicates.py); 0 elsewhere; None: none is one
+    firsts: Any = (
+        None  # int64: of each duplicate, which the first one is (duplicates.py); 0 elsewhere; None: none is one
+    )
     new_ids: tuple[Any, ...] = ()  # what is to be remembered when it has run (duplicates.py)
 
     @property

@@ -11,19 +11,19 @@ at its root, and a column `step` behind them; with steps="roots" what was caused
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.declare.model import TEXT, Program
-from penstock.declare.statuses import ABORTED, COMMITTED, DUPLICATE, LATE, STATUSES
 from penstock.execute import duplicates, order
 from penstock.execute.flow_run import Fired, Output
 from penstock.execute.native import Result
 from penstock.execute.order import PASSED, OrderedBatch
 from penstock.execute.request import KeptSteps
+from penstock.execute.statuses import ABORTED, COMMITTED, DUPLICATE, LATE, REJECTED, STATUSES
 from penstock.state.arrow import to_arrow
 from penstock.state.jit import kernel
 from penstock.state.strings import Strings
@@ -43,14 +43,20 @@ class BatchOutcomes:
     duplicate: int = 0
     emitted: dict[str, pa.Table] = field(default_factory=dict)  # outputs, by event
     arrived: Any = None  # the rows of the batch's own events; None: each row is one
+    rejected: int = 0  # rows, behind all others
 
     @property
     def events(self) -> int:
-        return sum(self.counts)
+        return sum(self.counts) + self.rejected
 
     @property
     def committed(self) -> int:
         return self.counts[0] - self.late - self.duplicate
+
+    @property
+    def ran(self) -> pa.Table:
+        """The rows of what was an event."""
+        return self.table.slice(0, self.table.num_rows - self.rejected) if self.rejected else self.table
 
 
 @kernel
@@ -159,6 +165,20 @@ class Outcomes:
             kept = first | (result.code != 0) | self._arrive[kind & (PASSED - 1)]
             table, arrived = table.filter(pa.array(kept)), arrived[kept]
         return BatchOutcomes(table, ended, late, duplicate, emitted, np.flatnonzero(arrived))
+
+    def with_rejected(self, ran: BatchOutcomes, rejected: pa.Table, version: int) -> BatchOutcomes:
+        """The same, with a row behind them for each that was rejected (admission.py)."""
+        n = rejected.num_rows
+        known = {name: rejected.column(name).cast(self.schema.field(name).type) for name in rejected.column_names}
+        known["status"] = _text(np.full(n, REJECTED, np.int32), STATUS)
+        known["version"] = _lane(_INT64, np.full(n, version, np.int64))
+        if "step" in self.schema.names:
+            known["step"] = _lane(_INT32, np.zeros(n, np.int32))
+        columns = [known.get(name, pa.nulls(n, self.schema.field(name).type)) for name in self.schema.names]
+        rows = pa.Table.from_arrays(columns, schema=self.schema)
+        table = pa.concat_tables([ran.table, rows]).unify_dictionaries().combine_chunks()
+        arrived = np.arange(ran.table.num_rows) if ran.arrived is None else ran.arrived
+        return replace(ran, table=table, arrived=arrived, rejected=n)
 
     def _times(self, batch: OrderedBatch, ts: Any, root: Any) -> pa.Array:
         """Null where a call came before there was a clock."""

@@ -20,8 +20,9 @@ transaction is undone and it goes to the caller of `run`.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -29,13 +30,13 @@ from penstock.declare import objects
 from penstock.declare.model import EventDef, Program, TableDef
 from penstock.declare.types import DATETIME
 from penstock.errors import InputError
-from penstock.execute import intake, loading
+from penstock.execute import intake, loading, row_by_row
 from penstock.execute.clock import first_ts
-from penstock.execute.request import BatchRequest, KeptSteps, checked_steps
+from penstock.execute.request import Admission, BatchRequest, KeptSteps, checked_steps
 from penstock.execute.rounds import Rounds
 from penstock.execute.timers import Timers
 from penstock.execute.uncompiled import EPOCH, MICROSECOND, Clock, Key, Row
-from penstock.execute.unique import Ids
+from penstock.execute.unique import Ids, Seen
 from penstock.execute.values import lower
 from penstock.plan import flow
 from penstock.state.sql import read
@@ -52,6 +53,14 @@ class Arrival:
     @property
     def ts(self) -> float:
         return float(self.place[0]) if self.place[0] == _NEVER else int(self.place[0])
+
+
+class _Turn(NamedTuple):
+    """When what has arrived gets its outcomes."""
+
+    at: tuple[bool, Any]  # behind all else; the place of an event
+    is_duplicate: bool
+    place: Any
 
 
 _NEVER = float("-inf")  # before every ts
@@ -94,15 +103,26 @@ class Reference:
         self._rounds.load(definition.name, loaded, self._now())
 
     def run(
-        self, batch: Any, policy: Any = None, id: Any = None, *, watermark: int | None = None, flush: bool = False
+        self,
+        batch: Any,
+        policy: Any = None,
+        id: Any = None,
+        *,
+        watermark: int | None = None,
+        flush: bool = False,
+        _admission: Admission | None = None,
     ) -> pa.Table:
         """Run one batch; its outcomes. A batch id that ran before changes nothing and gives its outcomes again."""
         BatchRequest(id=id, watermark=watermark, flush=flush).checked()
         if id is not None and id in self._outcomes:
             return self._outcomes[id]
+        rejected: list[row_by_row.Rejected] = []
+        if _admission is not None and _admission.on_bad == "reject":
+            highest = None if self._highest == _NEVER else int(self._highest)
+            batch, rejected = row_by_row.admit(self.program, batch, _admission, highest)
         new = self._arrive(intake.events(self.program, batch))
         self._watermark = self._watermark if flush else watermark
-        out = self._run(*self._due(new, watermark, flush))
+        out = self._run(*self._due(new, watermark, flush), rejected=rejected)
         if id is not None:
             self._outcomes[id] = out
         return out
@@ -199,39 +219,39 @@ class Reference:
         ts = self._clock if event.order is None else _time(values[event.order])
         return Arrival(event, values, (ts, event.id is not None, values[event.id] if event.id else 0, number))
 
-    def _run(self, late: list[Arrival], due: list[Arrival], until: float = _NEVER) -> pa.Table:
-        """The next version. until: what the clock is set to behind it."""
+    def _run(
+        self,
+        late: list[Arrival],
+        due: list[Arrival],
+        until: float = _NEVER,
+        rejected: Iterable[row_by_row.Rejected] = (),
+    ) -> pa.Table:
+        """The next version. until: what the clock is set to behind it. rejected: what of its batch is no event."""
         self.version += 1
         self._emitted = []
-        ran = []
+        ran = list[tuple[_Turn, list[dict[str, Any]]]]()
         for one in late:
-            turn = (False, one.place), False, one.place
-            ran.append((turn, [self._outcome(one) | {"step": 0, "status": "late"}]))
-            self._answer(one, ran[-1][1][0])
+            rows = [self._outcome(one) | {"step": 0, "status": "late"}]
+            ran.append((_Turn((False, one.place), False, one.place), rows))
+            self._answer(one, rows[0])
         duplicates = self._ids.run(due, self._clock, self.version)
-        runs = [(self._turn(some), False, some) for some in self._batches([d for d in due if d.place not in duplicates])]
-        turns = {one.place: turn for turn, _, some in runs for one in some}
-        for one in due:
-            if (first := duplicates.get(one.place)) is not None:  # behind the first one, whose batch may run later
-                runs.append((max((False, one.place), turns.get(first.place, (False, one.place))), True, [one]))
-        for turn, is_duplicate, several in sorted(runs, key=lambda one: (one[0], one[1], one[2][-1].place)):
+        for turn, several in self._turns(due, duplicates):
             before = self._run_timers(max(self._clock, *(one.ts for one in several)))
             outcomes = [self._outcome(one) for one in several]
-            if is_duplicate:
+            if turn.is_duplicate:
                 first = duplicates[several[0].place]
                 rows = [outcomes[0] | {"step": 0, "status": "duplicate", "version": first.version}]
-                self._answer(several[0], rows[0])
-                ran.append(((turn, True, several[0].place), before + rows))
-                continue
-            values = [one.values for one in several]
-            rows, _ = self._round(several[0].event, values, outcomes, self._clock, flow.MOST_EMITS)
+            else:
+                values = [one.values for one in several]
+                rows, _ = self._round(several[0].event, values, outcomes, self._clock, flow.MOST_EMITS)
             self._answer(several[-1], rows[0])
-            ran.append(((turn, False, several[-1].place), before + rows))
+            ran.append((turn, before + rows))
         rows = [row for _, some in sorted(ran, key=lambda one: one[0]) for row in some]
         rows += self._run_timers(max(self._clock, until))
         if self._steps == "roots":
             arrive = {t.name for t in self.program.transactions if t.event.order is not None}
             rows = [r for r in rows if r["step"] == 0 or r["status"] != "committed" or r["transaction"] in arrive]
+        rows += [{"status": "rejected", "step": 0, "version": self.version, **one} for one in rejected]
         self._versions[self.version] = _table(rows, self.program.outcomes())
         return self._versions[self.version]
 
@@ -301,10 +321,20 @@ class Reference:
         assert order is not None
         return EPOCH + first_ts(order) * MICROSECOND if order.kind == "datetime" else first_ts(order)
 
-    def _turn(self, several: list[Arrival]) -> tuple[bool, tuple[Any, ...]]:
-        """When a transaction runs: at the place of its last event; what is short of members, in a flush, behind all."""
-        size = self.program.batches.get(several[0].event.name)
-        return isinstance(size, int) and len(several) < size, several[-1].place
+    def _turns(self, due: list[Arrival], duplicates: Mapping[Any, Seen]) -> list[tuple[_Turn, list[Arrival]]]:
+        """When transactions run, in that order: at the place of their last event; what is short of members, in a flush,
+        behind all. A duplicate stands at its own place, or behind the first one, whose batch may run later."""
+        out, runs_at = list[tuple[_Turn, list[Arrival]]](), dict[Any, tuple[bool, Any]]()
+        for several in self._batches([one for one in due if one.place not in duplicates]):
+            size = self.program.batches.get(several[0].event.name)
+            at = isinstance(size, int) and len(several) < size, several[-1].place
+            runs_at |= {one.place: at for one in several}
+            out.append((_Turn(at, False, several[-1].place), several))
+        for one in (one for one in due if one.place in duplicates):
+            own = False, one.place
+            at = max(own, runs_at.get(duplicates[one.place].place, own))
+            out.append((_Turn(at, True, one.place), [one]))
+        return sorted(out, key=lambda one: one[0])
 
     def _run_timers(self, to: float) -> list[dict[str, Any]]:
         """Move the clock to this time, and run the timers on the way; the rows of their outcomes."""

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -38,12 +38,20 @@ class SourceFile:
         return [self.path, self.size, f"{self.crc:08x}"]
 
 
+class SourceNote(NamedTuple):
+    """What a log says of a batch's events in their place."""
+
+    files: tuple[SourceFile, ...]
+    refused: Any = None  # int64: which of their rows are no events
+
+
 @dataclass(frozen=True, slots=True)
 class SourceRows:
     """Events, as `run` takes them, and the files that they are from, in order."""
 
     table: pa.Table
     files: tuple[SourceFile, ...]
+    refused: Any = None  # int64: which of the files' rows are not in the table, since they are no events
 
 
 def read(event: EventDef, files: Sequence[str], *, threads: bool = True) -> pa.Table:

@@ -54,8 +54,19 @@ class EventView:
         if value is None or (field.type.item is not None and None in value):
             raise Aborted(f"null {name}")
         if field.type.item is not None:
-            return [convert(lift(v), field.type.item) for v in value]
+            return Items(convert(lift(v), field.type.item) for v in value)
         return convert(lift(value), field.type)
+
+
+class Items(list[Any]):
+    """A list of an event, or a part of it."""
+
+    def __getitem__(self, place: Any) -> Any:
+        try:
+            found = super().__getitem__(place)
+        except IndexError:
+            raise Aborted("index out of range") from None
+        return Items(found) if isinstance(place, slice) else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +223,8 @@ class Record:
         names = [c.name for c in self.__table.keys]
         if name in names:
             return self.__key[names.index(name)]
+        if (method := self.__table.method(name)) is not None:
+            return types.MethodType(method, self)
         if name not in row:
             raise AttributeError(f"table '{self.__table.name}' has no column '{name}'")
         return row[name]
@@ -224,21 +237,37 @@ class Record:
         self.__transaction.write(self.__table, self.__key, {**self.__row(), name: value})
 
 
-def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A copy of the function whose numbers are checked ones."""
+Copies = dict[Callable[..., Any], Callable[..., Any]]
+
+
+def uncompiled(function: Callable[..., Any], copies: Copies | None = None) -> Callable[..., Any]:
+    """A copy of the function whose numbers are checked ones. copies: of those that it calls, marked @ps.function."""
+    copies = {} if copies is None else copies
     source, first = notebook.source(function)
     tree = ast.parse(textwrap.dedent(source))
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef), function
     definition.decorator_list = []
     definition.returns = None
+    arguments = definition.args  # what they are if nobody gives them is known already
+    arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
+    arguments.kw_defaults = [None if one is None else ast.Constant(None) for one in arguments.kw_defaults]
     tree = _Lifted().visit(tree)
     ast.increment_lineno(tree, first - 1)
     outside = {name: _as_now(value) for name, value in (function.__globals__ | _closure(function)).items()}
-    scope = {**outside, _LIFT: _lift, _NEGATED: negated, _TURNS: Turns}
-    exec(compile(tree, function.__code__.co_filename, "exec"), scope)
-    copy: Callable[..., Any] = scope[function.__name__]
-    return copy
+    scope = {**outside, _LIFT: lambda value: _lift(value, copies), _NEGATED: negated, _TURNS: Turns}
+    exec(compile(ast.fix_missing_locations(tree), function.__code__.co_filename, "exec"), scope)
+    copied = scope[function.__name__]
+    assert isinstance(copied, types.FunctionType) and isinstance(function, types.FunctionType)
+    copied.__defaults__ = function.__defaults__ and tuple(map(lift, function.__defaults__))
+    copied.__kwdefaults__ = {name: lift(value) for name, value in (function.__kwdefaults__ or {}).items()}
+    return copied
+
+
+def _copy_of(function: Callable[..., Any], copies: Copies) -> Callable[..., Any]:
+    if function not in copies:
+        copies[function] = uncompiled(function, copies)
+    return copies[function]
 
 
 def _as_now(value: Any) -> Any:
@@ -250,7 +279,11 @@ def _as_now(value: Any) -> Any:
 _LIFT, _NEGATED, _TURNS, _ITEMS = "(lift)", "(negated)", "(turns)", "(items)"
 
 
-def _lift(value: Any) -> Any:
+def _lift(value: Any, copies: Copies) -> Any:
+    if objects.is_function(value):
+        return _copy_of(value, copies)
+    if isinstance(value, types.MethodType) and objects.is_function(value.__func__):
+        return types.MethodType(_copy_of(value.__func__, copies), value.__self__)
     reference = REFERENCES.get(value) if isinstance(value, types.BuiltinFunctionType) else None
     return lift(value) if reference is None else reference
 

@@ -72,9 +72,9 @@ def _extreme(lo: Lowering, node: ast.Call, better: ast.cmpop) -> Val:
         ast.If(is_better, [_set(best, _load(_ITEM))], []),
         _set(_FOUND, ast.Constant(True)),
     ]
-    nothing = lo.const(False, BOOL)
-    first = _nothing(lo, _type_of(lo, made, over))
-    after = _run(lo, made, over, {_FOUND: nothing, best: first}, step)
+    not_yet = lo.const(False, BOOL)
+    first = nothing(lo, _type_of(lo, made, over))
+    after = _run(lo, made, over, {_FOUND: not_yet, best: first}, step)
     none = lo.both(lo.path, lo.negated(after[_FOUND].id))
     lo.emit("abort", name=f"empty {over.table.name}", node=node, guard=none)
     return after[best]
@@ -145,9 +145,9 @@ def _type_of(lo: Lowering, made: ast.GeneratorExp, over: Iterated) -> Type:
     return found[-1]
 
 
-def _nothing(lo: Lowering, type_: Type) -> Val:
-    nothing = _ANY.get(type_.kind, type_.traits.nothing)
-    return lo.const(nothing, type_)
+def nothing(lo: Lowering, type_: Type) -> Val:
+    """A value that nobody sees."""
+    return lo.const(_ANY.get(type_.kind, type_.traits.nothing), type_)
 
 
 def _load(name: str) -> ast.expr:

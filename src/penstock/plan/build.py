@@ -134,7 +134,9 @@ def _refuse_units(program: Program) -> None:
     for event in program.unique:
         at = f"event '{event.name}', field '{event.id}': unique={event.unique!r}"
         if ts is None:
-            raise DeclarationError(f"{at}, but app '{program.name}' has no event with a ps.order(), so no time; leave it out")
+            raise DeclarationError(
+                f"{at}, but app '{program.name}' has no event with a ps.order(), and so no time; leave it out"
+            )
         if isinstance(event.unique, int) == (ts == DATETIME):
             takes = '"1 day" or a timedelta' if ts == DATETIME else "an int, in its unit"
             raise DeclarationError(f"{at}, but ts is {ts} in this app; give {takes}")
@@ -143,14 +145,14 @@ def _refuse_units(program: Program) -> None:
 def _refuse_unique(program: Program, plans: Sequence[TransactionPlan]) -> None:
     """What is emitted is caused once by what caused it."""
     unique = {event.name: event for event in program.unique}
-    for plan, op in ((plan, op) for plan in plans for op in plan.block.walk() if op.code in ("emit", "timer")):
-        if op.name in unique:
-            event = unique[op.name]
-            raise DeclarationError(
-                f"transaction '{plan.name}' ({plan.file}:{op.line}) emits '{op.name}', but unique= of its ps.id() is for "
-                f"events that come from outside; leave it out and, to run each {event.id} once, insert it into a table: "
-                f"Seen.insert(e.{event.id})"
-            )
+    emitted = ((plan, op) for plan in plans for op in plan.block.walk() if op.code in ("emit", "timer"))
+    for plan, op in ((plan, op) for plan, op in emitted if op.name in unique):
+        id_ = unique[op.name].id
+        raise DeclarationError(
+            f"transaction '{plan.name}' ({plan.file}:{op.line}) emits '{op.name}', but unique= of its ps.id() is for "
+            f"events that come from outside; leave it out and, to run each {id_} once, insert it into a table: "
+            f"Seen.insert(e.{id_})"
+        )
 
 
 def _refuse_owners(lowered: list[Lowered]) -> None:

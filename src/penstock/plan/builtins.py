@@ -20,7 +20,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import INT, Type
-from penstock.plan import aggregates, expressions, names, times, windows
+from penstock.plan import aggregates, expressions, lists, names, times, windows
 from penstock.plan.numbers import compare, negate
 from penstock.plan.values import Val
 
@@ -122,7 +122,7 @@ def _len(lo: Lowering, node: ast.Call) -> Val:
     found = windows.length(lo, _only(lo, node))
     if found is None and (table := names.table_of(lo, _only(lo, node))) is not None:
         lo.body.refuse(node, f"a table has no len; count its records: sum(1 for r in {table.name})")
-    return found or lo.value("len", INT, names.list_field(lo, _only(lo, node)), node=node)
+    return found or lo.value("len", INT, lists.needed(lo, _only(lo, node)), node=node)
 
 
 def _min(lo: Lowering, node: ast.Call) -> Val:

@@ -8,10 +8,12 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare import objects
+from penstock.declare.body import MISSING
 from penstock.declare.model import when_aborted
 from penstock.declare.types import BOOL, FLOAT, INT, Type
-from penstock.plan import builtins, emits, expressions, names, scans, times, windows
-from penstock.plan.values import Iterated, Val, decimal_type
+from penstock.plan import builtins, emits, expressions, functions, lists, names, scans, times, windows
+from penstock.plan.ir import MEMBERS
+from penstock.plan.values import Found, Iterated, Val, in_body
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 def supported() -> str:
     """What may be called, for messages."""
     called = [row.name for row in builtins.BUILTINS]
-    return f"{', '.join(called)}, ps.abort, ps.require, ps.emit, ps.now and functions marked @ps.udf"
+    return f"{', '.join(called)}, ps.abort, ps.require, ps.emit, ps.now and functions marked @ps.function or @ps.udf"
 
 
 def statement(lo: Lowering, node: ast.Call) -> None:
@@ -39,7 +41,7 @@ def statement(lo: Lowering, node: ast.Call) -> None:
         _abort(lo, node, text, told, lo.both(lo.path, lo.negated(holds.id)))
     elif function is objects.emit:
         emits.lower(lo, node)
-    elif windows.statement(lo, node):
+    elif windows.statement(lo, node) or functions.statement(lo, node):
         return
     else:
         expressions.any_value(lo, node)
@@ -86,6 +88,11 @@ def _arguments(lo: Lowering, node: ast.Call, *names: str) -> tuple[list[ast.expr
     return [given[name] for name in names], rest
 
 
+def several(lo: Lowering, node: ast.Call) -> Found | None:
+    """What a call gives that may be more than one value; None where it is one value, of another function."""
+    return functions.value(lo, node)
+
+
 def call(lo: Lowering, node: ast.Call) -> Val:
     of_window = windows.call(lo, node)
     if of_window is not None:
@@ -108,9 +115,11 @@ def call(lo: Lowering, node: ast.Call) -> Val:
     if isinstance(function, types.FunctionType):
         lo.body.refuse(
             node,
-            f"'{what}' is an ordinary function; mark it with @ps.udf (scalars in, scalar out). What reads or writes "
-            "records is a transaction of its own: emit an event for it, and declare that with nested=True",
+            f"'{what}' is an ordinary function; mark it with @ps.function, and it becomes a part of what calls it, or "
+            "with @ps.udf where numba is to compile it by itself (scalars in, scalar out)",
         )
+    if function is MISSING and isinstance(node.func, ast.Name) and what not in lo.locals:
+        lo.body.refuse(node, f"'{what}' is not defined here; write it above, so that it is known where it is called")
     lo.body.refuse(node, f"a call to '{what}' cannot be compiled; use {supported()}")
 
 
@@ -168,24 +177,20 @@ def iterable(lo: Lowering, node: ast.expr) -> Iterated:
         case ast.Call(func=ast.Name() as name, args=args) if (
             names.static(lo, name) is zip and args and not node.keywords
         ):
-            if any(names.is_members(lo, a) for a in args):
+            several = tuple(lists.needed(lo, a) for a in args)
+            if any(one.type == MEMBERS for one in several):
                 lo.body.refuse(node, f"a list of events is looped over alone: for t in {lo.body.parameter}")
-            lists = tuple(names.list_field(lo, a) for a in args)
         case ast.Call(func=ast.Name() as name, args=args) if names.static(lo, name) is range:
             return _range(lo, node, args)
+        case _ if (of := lists.found(lo, node)) is not None:
+            several = (of.value,)
         case ast.Attribute():
-            lists = (names.list_field(lo, node),)
-        case ast.Name() if names.is_members(lo, node):
-            lists = (names.list_field(lo, node),)
+            several = (lists.needed(lo, node),)
         case _:
             over = "a list field" if lo.members is None else f"'{lo.body.parameter}', a list field"
             lo.body.refuse(node, f"a loop runs over {over}, zip(e.xs, e.ys), range(n), a table or a window")
-    items = []
-    for one in lists:
-        item = one.type.item
-        assert item is not None
-        items.append(decimal_type(item.scale) if item.kind == "decimal" else item)
-    return Iterated("each", lists, tuple(items), 1)
+    items = [in_body(one.type.item) for one in several if one.type.item is not None]
+    return Iterated("each", several, tuple(items), 1)
 
 
 def _range(lo: Lowering, node: ast.Call, args: list[ast.expr]) -> Iterated:

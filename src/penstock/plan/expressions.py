@@ -1,7 +1,7 @@
 """Expressions of a body, lowered to operations, in Python's order of evaluation.
 
 Every function takes the Lowering it adds to. `value` gives a Val, `record` a RecordRef,
-`any_value` either, `condition` a bool Val by Python's truth.
+`any_value` either, `condition` a bool Val by Python's truth, `found` whatever an expression may be.
 """
 
 from __future__ import annotations
@@ -11,12 +11,41 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.declare.body import MISSING
 from penstock.declare.types import BOOL
-from penstock.plan import calls, names, records, times, windows
+from penstock.plan import calls, lists, names, records, times, windows
 from penstock.plan.numbers import arithmetic, compare, negate
-from penstock.plan.values import MemberRef, RecordRef, Stated, Unassigned, Val, WindowRef, WindowRow
+from penstock.plan.values import (
+    EventRef,
+    Found,
+    ListRef,
+    MemberRef,
+    RecordRef,
+    SelfRef,
+    Several,
+    Stated,
+    Unassigned,
+    Val,
+    WindowRef,
+    WindowRow,
+)
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
+
+
+def found(lo: Lowering, node: ast.expr) -> Found:
+    """A value, a record, a window, a list, an event, or several of these."""
+    match node:
+        case ast.Tuple(elts=elts):
+            return Several(tuple(found(lo, one) for one in elts))
+        case ast.Name(id=name) if isinstance(bound := lo.env.get(name), EventRef | MemberRef | SelfRef | Several):
+            return bound
+        case ast.Name(id=name) if name == lo.body.parameter and lo.table is not None:
+            return SelfRef()
+        case ast.Name() if lo.is_event(node) and lo.members is None:
+            return EventRef()
+        case ast.Call() if (made := calls.several(lo, node)) is not None:
+            return made
+    return lists.found(lo, node) or any_value(lo, node)
 
 
 def any_value(lo: Lowering, node: ast.expr) -> Stated:
@@ -30,20 +59,34 @@ def any_value(lo: Lowering, node: ast.expr) -> Stated:
                     node,
                     f"'{name}' may be unassigned here; assign it on every path, before line {binding.line}{chosen}",
                 )
-            if isinstance(binding, MemberRef):
-                lo.body.refuse(node, f"'{name}' is an event, not a value; name one of its fields")
-            return binding
+            return _stated(lo, binding, node, f"'{name}'")
         case ast.Name(id=name) if name in lo.locals:
             lo.body.refuse(node, f"'{name}' may be unassigned here; assign it first")
         case ast.Subscript() if (table := names.table_of(lo, node.value)) is not None:
             return records.locate(lo, table, keys_of(lo, node.slice), node)
         case ast.Call(func=ast.Attribute(value=base, attr=method)) if (table := names.table_of(lo, base)) is not None:
             return records.method(lo, table, method, node)
+        case ast.Call() if (made := calls.several(lo, node)) is not None:
+            return _stated(lo, made, node, f"what {ast.unparse(node.func)} gives")
         case ast.IfExp():
             return _conditional(lo, node)
         case ast.Subscript() | ast.Name() | ast.Attribute() if (window := windows.ref(lo, node)) is not None:
             return window
     return _value(lo, node)
+
+
+def _stated(lo: Lowering, found: Found, node: ast.expr, what: str) -> Stated:
+    """What stands where a value or a record is wanted."""
+    if isinstance(found, MemberRef | EventRef):
+        lo.body.refuse(node, f"{what} is an event, not a value; name one of its fields")
+    if isinstance(found, SelfRef):
+        lo.body.refuse(node, f"{what} is a record, not a value; name one of its columns")
+    if isinstance(found, ListRef):
+        lo.body.refuse(node, f"{what} is a list; loop over it, index it, or take its len() or sum()")
+    if isinstance(found, Several):
+        names = ", ".join("abcdefgh"[: len(found.values)])
+        lo.body.refuse(node, f"{what} is a tuple of {len(found.values)}; give each a name: {names} = …")
+    return found
 
 
 def value(lo: Lowering, node: ast.expr) -> Val:
@@ -116,6 +159,10 @@ def _value(lo: Lowering, node: ast.expr) -> Val:
             return calls.call(lo, node)
         case ast.JoinedStr():
             lo.body.refuse(node, "strings cannot be built in a transaction; build them after, from the outcomes")
+        case ast.Subscript() if (of := lists.found(lo, node.value)) is not None:
+            if isinstance(node.slice, ast.Slice):
+                lo.body.refuse(node, "a slice is a list; loop over it, or take its len() or sum()")
+            return lists.item(lo, of, node)
         case ast.Subscript():
             lo.body.refuse(node, _not_a_table(lo, node.value))
         case ast.GeneratorExp() | ast.ListComp() | ast.SetComp() | ast.DictComp():
@@ -158,7 +205,7 @@ def _not_a_table(lo: Lowering, base: ast.expr) -> str:
         return f"'{base.id}' is assigned in this body, so here it is not a table; use another name for it"
     if isinstance(base, ast.Name) and base.id != lo.body.parameter and lo.body.lookup(base.id) is MISSING:
         return f"'{base.id}' is not defined"
-    return "only tables can be indexed; loop over a list with 'for x in e.xs'"
+    return "only tables and lists of the event can be indexed: Account[k], e.xs[0]"
 
 
 # -- records ------------------------------------------------------------------------------------
@@ -168,7 +215,8 @@ def refuse_event(lo: Lowering, target: ast.Attribute) -> None:
     """Neither an event nor the record that a check looks at can be changed."""
     if not isinstance(target.value, ast.Name):
         return
-    if target.value.id == lo.body.parameter or isinstance(lo.env.get(target.value.id), MemberRef):
+    bound = lo.env.get(target.value.id)
+    if target.value.id == lo.body.parameter or isinstance(bound, MemberRef | EventRef | SelfRef):
         what = "an event cannot be changed" if lo.event is not None else "a check only looks; it cannot write"
         if lo.is_trigger:
             what = "a window is changed by add(…) alone"
@@ -177,8 +225,9 @@ def refuse_event(lo: Lowering, target: ast.Attribute) -> None:
 
 def record_or_self(lo: Lowering, node: ast.expr) -> RecordRef | None:
     """A record; None stands for the record that a check looks at."""
-    if lo.table is not None and isinstance(node, ast.Name) and node.id == lo.body.parameter:
-        return None
+    if lo.table is not None and isinstance(node, ast.Name):
+        if node.id == lo.body.parameter or isinstance(lo.env.get(node.id), SelfRef):
+            return None
     return record(lo, node)
 
 

@@ -6,8 +6,9 @@ there, and so may an abort on the way to the key.
 
 A key may be anything that the event's fields and constants make. What cannot be foreseen, so that a schedule runs the
 transaction alone: a key from state; from a udf, which need not give the same twice; that a loop carries from turn to
-turn; or from loops of which nothing says beforehand that their turns are few: a range of no constant length or of more
-than MOST_TURNS, or two lists at once, whose turns are the product. Neither can the records of a scan.
+turn; from a slice of a list; or from loops of which nothing says beforehand that their turns are few: a range of no
+constant length or of more than MOST_TURNS, or two lists at once, whose turns are the product. Neither can the records
+of a scan.
 """
 
 from __future__ import annotations
@@ -154,6 +155,9 @@ class _Keys:
             return "from a range of no constant length"
         if prod(count or 0 for count in counts) > MOST_TURNS:
             return "from a long range"
+        given = (self.ops[a] for loop in loops for a in loop.args if a in self.ops)
+        if any(op.code == "slice" for op in (*made, *given)):
+            return "from a slice"
         return "from two lists" if len(loops) - len(counts) > 1 else ""
 
 

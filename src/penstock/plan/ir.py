@@ -84,6 +84,9 @@ OPERATIONS: dict[str, Traits] = {
     "list": Traits("list", aborts=_NULL, conditional=True, shared=True, reads=("event",)),
     "members": Traits("members"),
     "len": Traits("{0}_n", cheap=True),
+    # An item of a list by its place, and the items from one place to another; whole: a list is handed to no fragment.
+    "index": Traits("index", aborts=("index out of range",), shared=True),
+    "slice": Traits("slice", shared=True, cheap=True, whole=True),
     # The clock; only a call may find that there is none yet.
     "now": Traits("now", aborts=("no clock yet",), conditional=True, shared=True, cheap=True),
     "convert": Traits("convert", aborts=_OVERFLOW, fits=("float",), cheap=True),

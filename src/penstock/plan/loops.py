@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import BOOL, Type
-from penstock.plan import calls, windows
+from penstock.plan import calls, functions, windows
 from penstock.plan.ir import MEMBER, Carry, Op
 from penstock.plan.values import Binding, Exit, Found, Iterated, MemberRef, RecordRef, Unassigned, Val
 
@@ -48,6 +48,13 @@ def run(
 ) -> None:
     """Lower a loop; changed: the names that are others behind it; turn: what lowers a turn, if not its statements."""
     _refuse_depth(lo, node)
+    once(lo, node, over, changed + functions.carry(lo, node, over, changed, turn), turn)
+
+
+def once(
+    lo: Lowering, node: ast.For, over: Iterated, changed: tuple[str, ...], turn: Callable[[], None] | None
+) -> None:
+    """The same, whatever a function returns from it."""
     args = tuple(a.id for a in over.args)
     head = Op(0, over.code, args, None, lo.path, lo.line or node.lineno, over.of, over.name, over.const)
     carried = {n: lo.env[n] for n in changed if isinstance(lo.env.get(n), Val | RecordRef)}
@@ -211,6 +218,8 @@ class _Loop:
         if found.returned is not None:
             if lo.exits is not None:
                 lo.exits.append(Exit("return", lo.both(lo.path, found.returned), dict(lo.env)))
+            elif lo.frame is not None:
+                functions.ended(lo, lo.both(lo.path, found.returned))
             lo.path = lo.both(lo.path, lo.negated(found.returned))
             lo.left = True
 

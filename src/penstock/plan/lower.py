@@ -21,16 +21,20 @@ from penstock.declare.body import Body
 from penstock.declare.model import EventDef, Program, TableDef
 from penstock.declare.objects import Udf
 from penstock.declare.types import BOOL, Type
-from penstock.plan import calls, expressions, loops, names
+from penstock.plan import calls, expressions, functions, lists, loops, names
 from penstock.plan.ir import Op
 from penstock.plan.numbers import arithmetic
 from penstock.plan.values import (
     Binding,
+    EventRef,
     Exit,
     Found,
+    ListRef,
     MemberRef,
     Mismatch,
     RecordRef,
+    SelfRef,
+    Several,
     Unassigned,
     Val,
     WindowRef,
@@ -76,7 +80,8 @@ class Lowering:
     triggers: list[str] = field(default_factory=list)  # that have become a part of it, each time
     is_trigger: bool = False  # its parameter is a window
     running: tuple[str, ...] = ()  # windows whose triggers this is part of
-    line: int = 0  # of the add that a trigger runs at: what it does is told as of there
+    line: int = 0  # of the add that a trigger runs at, or of a function's call: what it does is told as of there
+    frame: functions.Frame | None = None  # of a @ps.function
 
     # -- emitting ---------------------------------------------------------------------------
 
@@ -153,13 +158,13 @@ class Lowering:
 
     def assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Tuple):
-            if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
+            several = expressions.found(self, value)
+            if not isinstance(several, Several) or len(several.values) != len(target.elts):
                 self.body.refuse(value, "a tuple of names takes a tuple of as many values: a, b = x, y")
-            bindings = [expressions.any_value(self, v) for v in value.elts]
-            for one, binding in zip(target.elts, bindings, strict=True):
+            for one, binding in zip(target.elts, several.values, strict=True):
                 self.store(one, binding)
         else:
-            self.store(target, expressions.any_value(self, value))
+            self.store(target, lists.found(self, value) or expressions.any_value(self, value))
 
     def store(self, target: ast.expr, binding: Found) -> None:
         match target:
@@ -170,10 +175,10 @@ class Lowering:
                     self.body.refuse(target, f"'{name}' is {what}; use another name")
                 self.env[name] = binding
             case ast.Attribute():
-                if not isinstance(binding, Val):
+                if isinstance(binding, RecordRef):
                     self.body.refuse(target, "a column holds a value, not a record; store its key")
                 if not isinstance(binding, Val):
-                    self.body.refuse(target, "a column holds a value, not a window or a row of it")
+                    self.body.refuse(target, "a column holds one value; no list, window or row of it, or event")
                 expressions.write_column(self, target, binding)
             case ast.Subscript():
                 self.body.refuse(
@@ -247,7 +252,9 @@ class Lowering:
             return next((x for x in (a, b) if isinstance(x, Unassigned)), Unassigned(getattr(node, "lineno", 0)))
         if a == b:
             return a
-        if isinstance(a, MemberRef) or isinstance(b, MemberRef):
+        if isinstance(a, ListRef | Several) or isinstance(b, ListRef | Several):
+            self.body.refuse(node, f"'{name}' is not the same list on both paths; use two names")
+        if isinstance(a, MemberRef | EventRef | SelfRef) or isinstance(b, MemberRef | EventRef | SelfRef):
             self.body.refuse(node, f"'{name}' is an event on one path and something else on another; use two names")
         if isinstance(a, WindowRef | WindowRow) or isinstance(b, WindowRef | WindowRow):
             self.body.refuse(node, f"'{name}' is not the same window or row on both paths; use two names")
@@ -290,6 +297,9 @@ class Lowering:
 
     def returned(self, node: ast.Return) -> None:
         value = node.value
+        if self.frame is not None:
+            functions.returned(self, node)
+            return
         if self.table is not None:
             holds = self.const(False, BOOL) if value is None else expressions.condition(self, value)
             self.emit("return", (holds.id,), name="holds", node=node)
@@ -326,7 +336,7 @@ _ADVICE: dict[type[ast.AST], str] = {
     ast.Assert: "'assert' cannot be compiled; use ps.require(condition, \"reason\")",
     ast.Import: "'import' inside a transaction cannot be compiled; import at the top of the file",
     ast.ImportFrom: "'import' inside a transaction cannot be compiled; import at the top of the file",
-    ast.FunctionDef: "a nested function cannot be compiled; mark a module-level one with @ps.udf",
+    ast.FunctionDef: "a nested function cannot be compiled; mark one outside of it with @ps.function, and call that",
     ast.Global: "'global' cannot be compiled; keep shared state in a table",
     ast.Nonlocal: "'nonlocal' cannot be compiled; keep shared state in a table",
     ast.Match: "'match' cannot be compiled; use if/elif",

@@ -30,7 +30,7 @@ from penstock.declare.types import (
     is_text,
     to_python,
 )
-from penstock.plan.values import MemberRef, Val, decimal_type, in_body, scale_of, unscaled
+from penstock.plan.values import EventRef, MemberRef, Val, decimal_type, in_body, scale_of, unscaled
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -141,6 +141,8 @@ def event(lo: Lowering, node: ast.expr) -> tuple[Val, ...] | None:
     found = lo.env.get(node.id)
     if isinstance(found, MemberRef):
         return (found.member,)
+    if isinstance(found, EventRef):
+        return ()
     if not lo.is_event(node):
         return None
     if lo.members is not None:
@@ -156,17 +158,15 @@ def field(lo: Lowering, node: ast.Attribute, which: tuple[Val, ...]) -> Val:
         names = ", ".join(f.name for f in lo.event.fields)
         lo.body.refuse(node, f"event '{lo.event.name}' has no field '{node.attr}'; it has {names}")
     if found.type.item is not None:
-        lo.body.refuse(node, f"'{node.attr}' is a list; loop over it, or take its len()")
+        lo.body.refuse(node, f"'{node.attr}' is a list; loop over it, index it, or take its len() or sum()")
     may_be_null = node.attr not in (lo.event.order, lo.event.id)
     return lo.value("field", in_body(found.type), *which, node=node, name=node.attr, const=may_be_null)
 
 
-def list_field(lo: Lowering, node: ast.expr) -> Val:
-    if lo.members is not None and is_members(lo, node):
-        return lo.members
-    if isinstance(node, ast.Attribute) and (which := event(lo, node.value)) is not None:
-        assert lo.event is not None
-        found = lo.event.field(node.attr)
-        if found is not None and found.type.item is not None:
-            return lo.value("list", found.type, *which, node=node, name=node.attr, const=True)
-    lo.body.refuse(node, "this must be a list field of the event")
+def list_of(lo: Lowering, node: ast.Attribute, which: tuple[Val, ...]) -> Val | None:
+    """A list field; None where the field is no list. which: as `event` gives it."""
+    assert lo.event is not None
+    found = lo.event.field(node.attr)
+    if found is None or found.type.item is None:
+        return None
+    return lo.value("list", found.type, *which, node=node, name=node.attr, const=True)

@@ -37,6 +37,8 @@ class Texts:
             case _ if "column" in op.traits.reads:
                 row = self.ops[op.args[0]]
                 return f"{op.table}[{self.join(row.args)}].{op.name}" if row.code != "self" else f"self.{op.name}"
+            case "index":
+                return f"{self.list_of(self.ops[op.args[0]])}[{self.of(op.args[1])}]"
             case "call":
                 return f"{op.name}({self.join(op.args)})"
             case "len":
@@ -48,6 +50,8 @@ class Texts:
         return f"%{value}"
 
     def list_of(self, op: Op) -> str:
+        if op.code == "slice":
+            return f"{self.list_of(self.ops[op.args[0]])}[{self.of(op.args[1])}:{self.of(op.args[2])}]"
         return "e" if op.code == "members" else f"{self.event_of(op)}.{op.name}"
 
     def event_of(self, op: Op) -> str:

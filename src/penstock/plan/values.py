@@ -2,7 +2,11 @@
 
     Val        one value of the plan: its number and type; a literal also knows its constant
     RecordRef  a record in a local name: its table and key, never a row
+    EventRef   the event, under a name that a @ps.function has for it
     MemberRef  one of the events of a transaction that takes several
+    SelfRef    the record that a check looks at, likewise
+    ListRef    a list of the event, or a part of one
+    Several    what stands in a tuple
     WindowRef  a window: its definition and key; in a trigger also what has entered and expired
     WindowRow  a row of a window, in a loop
 
@@ -82,6 +86,26 @@ class MemberRef:
 
 
 @dataclass(frozen=True, slots=True)
+class EventRef:
+    """The event that a transaction takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelfRef:
+    """The record that a check looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListRef:
+    value: Val  # of a list's type
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    values: tuple[Found, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unassigned:
     """A name that some path leaves unassigned."""
 
@@ -90,7 +114,8 @@ class Unassigned:
 
 
 Stated = Val | RecordRef | WindowRef | WindowRow  # what an expression may be
-Found = Stated | MemberRef
+# What a name may stand for besides, and only where it is asked for.
+Found = Stated | EventRef | MemberRef | SelfRef | ListRef | Several
 Binding = Found | Unassigned
 
 

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from penstock.commit.disk import Disk
 from penstock.errors import StateError
+from penstock.execute.request import Admission
 from penstock.publish.files import OutcomeFiles, plain
 from penstock.spark import databases, direct_source, events
 from penstock.spark.backlog import Backlog
@@ -42,13 +43,14 @@ class MicroBatch:
     """What foreachBatch calls. It may run in another process, so it holds only what opens the database there."""
 
     spec: DatabaseSpec
-    outcomes: OutcomeFiles | Callable[[Any, int | None], Any]
+    outcomes: OutcomeFiles | Callable[[Any, int], Any]
     watermark: int | None
     outputs: tuple[tuple[str, OutcomeFiles], ...] = ()  # events that go out, and where to
     direct: tuple[SourceFiles, ...] = ()  # the sources, if all of them are direct
     alone: str | None = None  # the event, if its DataFrame is the only source
     all_listed: bool = False  # whether files that come after the start are left to another query: availableNow
     calls: bool = False  # whether other processes may call
+    admission: Admission = Admission()  # noqa: RUF009 - it is frozen
     awaits: bool = False  # whether outcomes are written before Spark is told, as where nobody waits for them at the end
 
     def __call__(self, frame: Any, batch_id: int) -> None:
@@ -64,8 +66,10 @@ class MicroBatch:
         source, spans = query_id(self.spec.path), self._spans(batch_id)
         offsets = planned(self.spec.path, batch_id) if spans is None else named(spans)
         take = partial(self._events, opened, frame, spans)
-        out = opened.database.run(take, id=batch_id, source=source, offsets=offsets, watermark=self.watermark)
-        self.publish(opened, out, frame.sparkSession, batch_id)
+        out = opened.database.run(
+            take, id=batch_id, source=source, offsets=offsets, watermark=self.watermark, _admission=self.admission
+        )
+        self.publish(opened, out, frame.sparkSession, opened.database.version_of(batch_id))
         if spans is not None:
             self._start_next(opened, batch_id + 1, source, spans)
 
@@ -94,7 +98,14 @@ class MicroBatch:
         coming = following(self.direct, done, all_listed=self.all_listed)
         if coming is not None:
             database, offsets = opened.database, named(coming)
-            run = partial(database.run_ahead, id=batch_id, source=source, offsets=offsets, watermark=self.watermark)
+            run = partial(
+                database.run_ahead,
+                id=batch_id,
+                source=source,
+                offsets=offsets,
+                watermark=self.watermark,
+                _admission=self.admission,
+            )
             opened.run_ahead.start(database.program, self.direct, coming, run, opened.outcomes, named=self._by_files)
 
     def go_on(self, opened: OpenDatabase, t: datetime.datetime) -> None:
@@ -124,16 +135,17 @@ class MicroBatch:
         note = DrainNote(Path(self.spec.path), self.spec.options.get("disk") or Disk())
         if drained is None or note.says(drained, can_repeat=isinstance(self.outcomes, OutcomeFiles)):
             return
-        self.publish(opened, opened.database.outcomes(drained), spark, None)
+        self.publish(opened, opened.database.outcomes(drained), spark, drained)
         opened.outcomes.wait()
         note.write(drained)
 
-    def publish(self, opened: OpenDatabase, out: pa.Table, spark: Any, batch_id: int | None) -> None:
+    def publish(self, opened: OpenDatabase, out: pa.Table, spark: Any, version: int) -> None:
+        """A function's batch id is the version: Spark's numbers know no drain, and go on behind it without a gap."""
         opened.flush()
         if self.awaits:
             opened.outcomes.wait()
         if not isinstance(self.outcomes, OutcomeFiles):
-            self.outcomes(spark.createDataFrame(plain(out)), batch_id)
+            self.outcomes(spark.createDataFrame(plain(out)), version)
 
     def catch_up(self, opened: OpenDatabase, spark: Any) -> None:
         """Outcomes of the stream's last version, of those that came behind it, and of its last drain, if the process

@@ -57,18 +57,29 @@ def first_not_done(state: str) -> int:
 def noted_events(state: str) -> list[str | None] | None:
     """The sources of the newest plan, in their places: the event of a direct one, None for any other; None where there
     is no plan, or one of another make."""
+    plan = _newest_plan(state)
+    return None if plan is None else [None if one is None else one[0] for one in plan]
+
+
+def noted_files(state: str, event: str) -> int:
+    """How many files of a direct source the newest plan counts."""
+    return max((one[1] for one in _newest_plan(state) or () if one is not None and one[0] == event), default=0)
+
+
+def _newest_plan(state: str) -> list[tuple[str, int] | None] | None:
     offsets = Path(state) / CHECKPOINT / "offsets"
     try:
         newest = max(int(name) for name in Disk().listdir(offsets) if name.isdigit())
         version, _, *sources = read_note(offsets / str(newest)).decode().splitlines()
     except (FileNotFoundError, ValueError):
         return None
-    return [_event(source) for source in sources] if version == "v1" else None
+    return [_direct(source) for source in sources] if version == "v1" else None
 
 
-def _event(offset: str) -> str | None:
+def _direct(offset: str) -> tuple[str, int] | None:
     try:
-        return str(json.loads(offset)["event"])
+        noted = json.loads(offset)
+        return str(noted["event"]), int(noted["files"])
     except (ValueError, TypeError, KeyError):  # a DataFrame's, or one that has not begun
         return None
 

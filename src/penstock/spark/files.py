@@ -16,10 +16,18 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
 from penstock.errors import InputError, StateError
+from penstock.spark.checkpoint import noted_files
+from penstock.spark.compatibility import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+    need_admission,
+)
 from penstock.spark.listing import FileList, file_list, list_path
+from penstock.spark.workers import plainly, this_python
 
 SCHEMA = "place long, file string"
 FORMAT = "penstock_files"
@@ -49,14 +57,19 @@ def file_names(spark: Any, files: Files, event: str, state: str) -> DataFrame:
     """The streaming DataFrame of (place, file)."""
     if not Path(files.path).is_dir():
         raise InputError(f"event '{event}': there is no directory {files.path}; make it, or name another")
+    if files.files_per_batch is not None:
+        limit, instead = files.files_per_batch, "leave it out: a batch then takes all files that are there"
+        need_admission(f"event '{event}'", f"files_per_batch={limit}", instead)
     if spark not in _registered:  # Spark warns of a second time
-        spark.dataSource.register(FileNames)
+        with this_python(spark):
+            spark.dataSource.register(FileNames)
         _registered.add(spark)
     known = listed(files, event, state).known
     reader = spark.readStream.format(FORMAT).option("path", files.path).option("list", known).option("event", event)
     if files.files_per_batch is not None:
         reader = reader.option("files_per_batch", str(files.files_per_batch))
-    return reader.load()
+    with plainly(spark):
+        return reader.load()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +126,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self._limit is None else ReadMaxFiles(self._limit)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        if start is None:  # An older Spark does not say it, but has noted it.
+            start = self._offset(noted_files(str(self._known.parent.parent), self._event))
         self._refuse_other(start)
         self._require(start["files"])
         count = len(self._look())
@@ -131,7 +146,8 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._refuse_other(start)
         self._refuse_other(end)
-        names = self._require(end["files"])[start["files"] :]
+        # An older Spark shows the start only here: a list that is shorter than that has lost names.
+        names = self._require(max(start["files"], end["files"]))[start["files"] : end["files"]]
         return [_Names(start["files"], [str(self._path / name) for name in names])] if names else []
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, str]]:

@@ -25,22 +25,25 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    EqualTo,
-    Filter,
-    In,
-    InputPartition,
-)
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.declare.kinds import COLUMNS
 from penstock.declare.model import TableDef
 from penstock.errors import InputError, StateError
 from penstock.reader.directory import Directory, Position, conform
+from penstock.spark.compatibility import (
+    FILTERS,
+    EqualTo,
+    Filter,
+    In,
+    ReadAllAvailable,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+    arrow_schema,
+    need_admission,
+)
+from penstock.spark.workers import this_python
 
 FORMAT = "penstock"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -54,8 +57,9 @@ ROWS_PER_RECORD_BATCH = 1 << 16
 
 def register(spark: Any) -> None:
     """Make the format "penstock" known to a session; once for each session."""
-    pushes = str(spark.conf.get(PUSHDOWN, "false")).lower() == "true"
-    spark.dataSource.register(PushingStateDirectory if pushes else StateDirectory)
+    pushes = FILTERS and str(spark.conf.get(PUSHDOWN, "false")).lower() == "true"
+    with this_python(spark):
+        spark.dataSource.register(PushingStateDirectory if pushes else StateDirectory)
 
 
 class StateDirectory(DataSource):
@@ -140,6 +144,8 @@ def _stream(options: Any) -> _Wanted:
         raise InputError("format penstock: a stream takes no option end; stop the query, or use spark.read")
     if wanted.versions_per_batch == 0:
         raise InputError("format penstock: versions_per_batch must be 1 or more, not 0")
+    if wanted.versions_per_batch is not None:
+        need_admission("format penstock", "versions_per_batch", "leave it out: a batch then takes all versions")
     return wanted
 
 
@@ -161,7 +167,7 @@ class _Scan:
         self.wanted = wanted
         self.directory = wanted.open()
         self.where: dict[str, list[Any]] = {}
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = arrow_schema(schema)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         for table in self._tables(partition):
@@ -214,13 +220,10 @@ class _StreamReader(_Scan, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable()  # versions are counted here: Spark has no limit that means them
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+    def latestOffset(self, start: dict[str, int] | None = None, limit: ReadLimit | None = None) -> dict[str, int]:
+        start = start or self.initialOffset()
         begin, newest = Position(**start), self._available or self.directory.newest()
-        if newest.commit < begin.commit:
-            raise StateError(
-                f"the checkpoint has read commit {begin.commit} of state directory {self.directory.path}, which has "
-                f"only {newest.commit}: they do not belong together; use another checkpoint, or restore the directory"
-            )
+        self._refuse_other(begin, newest)
         if self.wanted.versions_per_batch is not None:
             newest = self.directory.upto(begin.version + self.wanted.versions_per_batch, begin, newest)
         # A load has no outcomes, and makes no version.
@@ -231,8 +234,16 @@ class _StreamReader(_Scan, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available = self.directory.newest()
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        self._refuse_other(Position(**start), Position(**end))  # an older Spark shows the start only here
         self.directory.require_after(Position(**start))
         return [_Commits(start["commit"], end["commit"])]
+
+    def _refuse_other(self, begin: Position, newest: Position) -> None:
+        if newest.commit < begin.commit:
+            raise StateError(
+                f"the checkpoint has read commit {begin.commit} of state directory {self.directory.path}, which has "
+                f"only {newest.commit}: they do not belong together; use another checkpoint, or restore the directory"
+            )
 
 
 def _number(name: str, text: str | None) -> int | None:

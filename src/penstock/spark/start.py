@@ -25,6 +25,7 @@ from penstock.declare.objects import EventType, Table
 from penstock.declare.spans import microseconds_of
 from penstock.errors import InputError
 from penstock.execute.loading import OnConflict
+from penstock.execute.request import AHEAD, Admission, Ahead, OnBad, checked_on_bad, is_default
 from penstock.plan.ir import Plan
 from penstock.publish.files import OutcomeFiles, plain
 from penstock.spark import databases, events, same_sources
@@ -34,8 +35,9 @@ from penstock.spark.databases import DatabaseSpec
 from penstock.spark.files import Files, SourceFiles, listed
 from penstock.spark.idle import Idle
 from penstock.spark.query import closing_query
+from penstock.spark.workers import is_connect
 
-Outcomes = str | os.PathLike[str] | Callable[[DataFrame, int | None], Any]
+Outcomes = str | os.PathLike[str] | Callable[[DataFrame, int], Any]
 
 
 def start(
@@ -50,6 +52,8 @@ def start(
     outputs: dict[Any, Any] | None = None,
     calls: bool = False,
     idle: str | int | datetime.timedelta | None = None,
+    on_bad: OnBad = "reject",
+    ahead: Ahead = AHEAD,
     **options: Any,
 ) -> Any:
     """Start a streaming query; pyspark's own StreamingQuery."""
@@ -58,13 +62,13 @@ def start(
     _refuse_odd(program, outcomes, trigger)
     spark = _session(wanted)
     spec = databases.spec(plan, state, **options)
-    if not _is_connect(spark):
+    if not is_connect(spark):
         wanted = same_sources.as_before(program, wanted, spec.path)
-    delay = delay_of(program, watermark)
+    delay, admission = delay_of(program, watermark), _admission(program, on_bad, ahead)
     idle_after = _idle_after(program, idle, outcomes, spark)
     # Under Spark Connect the database lives on the server's side; in classic Spark it is this process that opens it,
     # and what is wrong with the directory is said here and now.
-    local = not _is_connect(spark)
+    local = not is_connect(spark)
     only = events.alone(wanted)
     batch = MicroBatch(
         spec,
@@ -76,6 +80,7 @@ def start(
         all_listed="availableNow" in (trigger or {}),
         calls=calls,
         awaits=not local,
+        admission=admission,
     )
     for event, source in wanted.items():
         # Beside a stream, a static one would be read again with every batch.
@@ -146,9 +151,18 @@ def _drain_remotely(batch: MicroBatch, spark: Any) -> None:
     once.writeStream.foreachBatch(drain).trigger(availableNow=True).start().awaitTermination()
 
 
-def apply(plan: Plan, sources: dict[Any, Any], *, state: str | os.PathLike[str], **options: Any) -> DataFrame:
+def apply(
+    plan: Plan,
+    sources: dict[Any, Any],
+    *,
+    state: str | os.PathLike[str],
+    on_bad: OnBad = "reject",
+    ahead: Ahead = None,
+    **options: Any,
+) -> DataFrame:
     """Run static DataFrames as one batch; its outcomes."""
     program = plan.program
+    admission = _admission(program, on_bad, ahead)
     wanted = events.by_event(program, sources)
     spark = _session(wanted)
     for event, frame in wanted.items():
@@ -157,7 +171,7 @@ def apply(plan: Plan, sources: dict[Any, Any], *, state: str | os.PathLike[str],
         events.check(event, frame)
     batch = {e.name: f.select(*[f"`{field.name}`" for field in e.fields]).toArrow() for e, f in wanted.items()}
     with databases.using(databases.spec(plan, state, **options)) as database:
-        return spark.createDataFrame(plain(database.run(batch)))
+        return spark.createDataFrame(plain(database.run(batch, _admission=admission)))
 
 
 def load(
@@ -175,6 +189,14 @@ def load(
         database.load(table, rows.toArrow() if isinstance(rows, DataFrame) else rows, on_conflict, check)
 
 
+def _admission(program: Program, on_bad: Any, ahead: Any) -> Admission:
+    """What becomes of rows that cannot be events; the default is for datetimes, where they are to be rejected."""
+    on_bad, ts = checked_on_bad(program, on_bad), program.order_type()
+    if is_default(ahead) and (on_bad == "fail" or ts is None or ts.kind != "datetime"):
+        ahead = None
+    return Admission(on_bad, delay_of(program, ahead, "ahead"))
+
+
 def _idle_after(program: Program, idle: Any, outcomes: Any, spark: Any) -> int | None:
     """After how many microseconds a stream is idle."""
     if idle is None:
@@ -189,7 +211,7 @@ def _idle_after(program: Program, idle: Any, outcomes: Any, spark: Any) -> int |
         raise InputError(
             f"{where}makes versions between Spark's batches; give a directory for outcomes, not a function"
         )
-    if _is_connect(spark):
+    if is_connect(spark):
         raise InputError(f"{where}is not there under Spark Connect; use a session of classic Spark")
     after = delay_of(program, idle, "idle")
     if not after:
@@ -218,7 +240,7 @@ def delay_of(
     raise InputError(f"app '{program.name}': {option}={watermark!r} is not {takes}")
 
 
-def _sink(outcomes: Outcomes, spec: DatabaseSpec) -> OutcomeFiles | Callable[[Any, int | None], Any]:
+def _sink(outcomes: Outcomes, spec: DatabaseSpec) -> OutcomeFiles | Callable[[Any, int], Any]:
     if callable(outcomes):
         return outcomes
     return _files(outcomes, spec)
@@ -271,7 +293,3 @@ def _session(sources: dict[Any, Any]) -> Any:
     if session is None:
         raise InputError("there is no Spark session; make one first: SparkSession.builder.getOrCreate()")
     return session
-
-
-def _is_connect(spark: Any) -> bool:
-    return type(spark).__module__.startswith("pyspark.sql.connect")

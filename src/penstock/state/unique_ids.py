@@ -4,10 +4,10 @@
     generation    the rows of those that ran while the clock was in one span of time; an index from id and era to row
     era           which span of time a ts lies in
 
-A row is good until the clock has come to a span after its own. So at most the two newest generations hold a good one: to
-forget is to drop an older one whole, and no record is deleted by itself. Of an id and an era at most one row is good at
-a time, since two events of one era are less than a span apart; so to judge an event is to look for its era, the one
-before and the one behind, as far as a generation has rows of them. In order, that is one look into each.
+A row is good until the clock has come to a span after its own. So at most the two newest generations hold good ones:
+to forget is to drop an older one whole, and no row is deleted by itself. Of an id and an era at most one row is good,
+since two events of one era are less than a span apart. So to judge an event is to look for its era, the one before and
+the one behind, as far as a generation has rows of them. In order, that is one look into each.
 
 Judging changes nothing: what has run is remembered when it has run.
 """
@@ -106,8 +106,8 @@ class UniqueIds:
     def _generation(self, number: int) -> Generation:
         if number not in self._generations:
             # As many will come as in the one before: it need not grow, which is to make its index anew.
-            before = self._generations.get(number - 1)
-            self._generations[number] = Generation() if before is None else Generation(max(before.count, _FIRST_CAPACITY))
+            before = self._generations.get(number - 1, _NOTHING)
+            self._generations[number] = Generation(max(before.count, _FIRST_CAPACITY))
         return self._generations[number]
 
     def end_batch(self) -> None:
@@ -141,7 +141,8 @@ class UniqueIds:
         found = [one for _, one in sorted(self._generations.items())]
         lanes = (np.concatenate([_NONE, *(one.rows[k][: one.count] for one in found)]) for k in range(1, 5))
         types = (("id", self.type), ("ts", INT), ("clock", INT), ("version", INT))
-        return pa.table({name: to_arrow(lane, type_, strings) for (name, type_), lane in zip(types, lanes, strict=True)})
+        columns = zip(types, lanes, strict=True)
+        return pa.table({name: to_arrow(lane, type_, strings) for (name, type_), lane in columns})
 
     def take(self, table: pa.Table, strings: Strings, version: int) -> None:
         """What a log or a snapshot has. Ids of another type are none of those that may come now."""

@@ -21,7 +21,7 @@ from penstock.errors import StateError
 from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest
-from penstock.execute.source_files import SourceFile
+from penstock.execute.source_files import SourceNote
 from penstock.execute.watermark import refuse_changed
 from penstock.state.tables import Tables
 from penstock.store import replay
@@ -134,14 +134,14 @@ class DurableStore:
         stream: StreamState,
         request: BatchRequest,
         notes: dict[str, Any],
-        files: dict[str, tuple[SourceFile, ...]] | None,
+        files: dict[str, SourceNote] | None,
     ) -> Any:
         """A batch that has run, on disk; it is committed, or forgotten, before anything else is written."""
         header = {"kind": "batch", "id": request.id, **notes, **self._plan(), **stream.header(self.stream)}
         if self._log == CHANGES:
             parts = replay.changes_parts(tables)
         elif self._log == SOURCE and files is not None:
-            parts, header = {}, header | replay.files_note(files, request)
+            parts, header = replay.refused_parts(files), header | replay.files_note(files, request)
         else:
             parts = replay.input_parts(events)
         if request.until is not None:
@@ -172,6 +172,9 @@ class DurableStore:
         self._scrub.begin_if_due()
         if self._journal.due:
             self._snapshot(tables)
+
+    def version_of(self, id: int) -> int:
+        return self._journal.version_of(id)
 
     def outcomes_of(self, version: int) -> pa.Table:
         return _outcomes(self._journal.batch(version, [OUTCOMES]))

@@ -14,7 +14,7 @@ from penstock.errors import StateError
 from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest
-from penstock.execute.source_files import SourceFile
+from penstock.execute.source_files import SourceNote
 from penstock.state.tables import Tables
 from penstock.store.replay import Recovered
 from penstock.store.stream import StreamState
@@ -31,6 +31,7 @@ class MemoryStore:
     def __init__(self, engine: Engine) -> None:
         self._engine, self._program = engine, engine.program
         self._outcomes: dict[int, pa.Table] = {}
+        self._versions: dict[int, int] = {}  # by batch id
         self._emitted: dict[str, pa.Table] = {}  # by the last batch
         self._called: dict[int, pa.Table] = {}  # the outcomes of versions of calls: who called has only the first row
         self.last_id: int | None = None
@@ -52,6 +53,9 @@ class MemoryStore:
             "path to keep more"
         )
 
+    def version_of(self, id: int) -> int:
+        return self._versions[id]
+
     def prepare(
         self,
         tables: Tables,
@@ -60,7 +64,7 @@ class MemoryStore:
         stream: StreamState,
         request: BatchRequest,
         notes: dict[str, Any],
-        files: dict[str, tuple[SourceFile, ...]] | None,
+        files: dict[str, SourceNote] | None,
     ) -> Any:
         return outcomes, stream, request.id, "cause" in notes or request.until is not None
 
@@ -72,9 +76,10 @@ class MemoryStore:
             self._called[self.version] = outcomes.table
             self._called.pop(self.version - _KEPT, None)
         if id is not None:
-            self._outcomes[id], self.last_id = outcomes.table, id
+            self._outcomes[id], self._versions[id], self.last_id = outcomes.table, self.version, id
             while len(self._outcomes) > _KEPT:
-                del self._outcomes[next(iter(self._outcomes))]
+                oldest = next(iter(self._outcomes))
+                del self._outcomes[oldest], self._versions[oldest]
 
     def forget(self, prepared: Any) -> None:
         pass

@@ -1,5 +1,6 @@
 """Outcomes and outputs as a segment keeps them, in half the bytes: the segment knows its version, and one byte says
-which of a few texts it is. Rows of duplicates have the versions of the first ones, which are kept then. Readers without an engine need this too, so it imports none."""
+which of a few texts it is. A duplicate has the version of the first one: then versions are kept. Readers without an
+engine need this too, so it imports none."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from penstock.declare.model import TableDef
 from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest
-from penstock.execute.source_files import SourceFile
+from penstock.execute.source_files import SourceNote
 from penstock.state.tables import Tables
 from penstock.store.replay import Recovered
 from penstock.store.stream import StreamState
@@ -56,7 +56,7 @@ class Store(Protocol):
         stream: StreamState,
         request: BatchRequest,
         notes: dict[str, Any],
-        files: dict[str, tuple[SourceFile, ...]] | None,
+        files: dict[str, SourceNote] | None,
     ) -> Any:
         """A batch that has run, written down; it is committed, or forgotten, before anything else is written. notes:
         "cause": of a version that calls made, "calls": the calls that it answers, as (event, id, row of outcomes).
@@ -75,6 +75,9 @@ class Store(Protocol):
 
     def outcomes(self, id: int) -> pa.Table | None:
         """Of the batch with this id; None where it has not happened."""
+
+    def version_of(self, id: int) -> int:
+        """What the batch with this id made; it is one whose outcomes are to be had."""
 
     def outcomes_of(self, version: int) -> pa.Table: ...
 

@@ -17,10 +17,10 @@ from penstock.commit import Journal, Recovery, Segment
 from penstock.declare.model import TableDef
 from penstock.engine import Engine
 from penstock.errors import StateError
-from penstock.execute import intake
+from penstock.execute import bad_rows, intake
 from penstock.execute.intake import EventBatch
 from penstock.execute.request import BatchRequest
-from penstock.execute.source_files import SourceFile, read_again
+from penstock.execute.source_files import SourceNote, read_again
 from penstock.execute.watermark import ARRIVAL, WatermarkBuffer, is_split, release, without_late
 from penstock.state.ages import NEVER
 from penstock.state.strings import Strings
@@ -36,6 +36,7 @@ from penstock.store.segment import (
     IDS,
     LOAD,
     OUTCOMES,
+    REFUSED,
     WINDOW,
     WRITTEN,
     part,
@@ -91,10 +92,16 @@ def input_parts(events: list[EventBatch]) -> dict[str, pa.Table]:
     return {part(EVENT, e.event.name): e.table.append_column(ARRIVAL, pa.array(e.arrival)) for e in events}
 
 
-def files_note(files: dict[str, tuple[SourceFile, ...]], request: BatchRequest) -> dict[str, Any]:
+def files_note(files: dict[str, SourceNote], request: BatchRequest) -> dict[str, Any]:
     """What a segment says of a batch instead of its events."""
-    noted = {name: [one.note() for one in several] for name, several in files.items()}
+    noted = {name: [one.note() for one in note.files] for name, note in files.items()}
     return {"files": noted, "watermark": request.watermark, "flush": request.flush}
+
+
+def refused_parts(files: dict[str, SourceNote]) -> dict[str, pa.Table]:
+    """Which rows of the files are no events: what may come in is asked once, and not when they are read again."""
+    found = {name: note.refused for name, note in files.items() if note.refused is not None}
+    return {part(REFUSED, name): pa.table({"row": rows}) for name, rows in found.items()}
 
 
 class Replay:
@@ -194,7 +201,7 @@ class Replay:
 
     def _read(self, segment: Segment, before: WatermarkBuffer) -> list[EventBatch]:
         """The events that a segment names the files of, and what was released with them."""
-        header, found = segment.header, {}
+        header, found, refused = segment.header, {}, parts_of(REFUSED, segment.parts)
         for name, noted in header["files"].items():
             event = self.program.event(name)
             if event is None:
@@ -202,7 +209,10 @@ class Replay:
                     f"app '{self.program.name}' has no event '{name}' any more, of which batch {header['version']} was "
                     "logged by its files; open it with the code that wrote it and close it, which makes a snapshot"
                 )
-            found[name] = read_again(event, noted, header["version"])
+            rows = read_again(event, noted, header["version"])
+            if name in refused:
+                rows = bad_rows.without(rows, refused[name].column("row").to_numpy())
+            found[name] = rows
         events, late = intake.events(self.program, found), None
         if is_split(self.program, before, header["watermark"], flush=header["flush"]):
             delay, flush = header["watermark"], header["flush"]

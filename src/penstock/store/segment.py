@@ -11,6 +11,7 @@ load:Account         rows of a load
 aged:Account         when those that it wrote, or loaded, were written, by the clock, where records have a ttl; it is in
                      snapshots too
 held:Transfer        events that wait (stream.py), in snapshots too
+refused:Transfer     which rows of the files that the header names are no events           (log="source")
 outcomes             what became of every event (outcome_codec.py)
 emitted:Alert        events that went out (outcome_codec.py)
 
@@ -26,6 +27,7 @@ from typing import TypeVar
 
 WRITTEN, DELETED, AGED, EVENT, LOAD, HELD, EMITTED = "written", "deleted", "aged", "event", "load", "held", "emitted"
 IDS = "ids"
+REFUSED = "refused"
 ENDS, WINDOW = "ends", "window"  # in snapshots too, of all keys and all rows
 OUTCOMES = "outcomes"
 CALL, ARRIVAL, ADVANCE = BETWEEN = "call", "arrival", "advance"  # BETWEEN the batches of a stream

@@ -19,6 +19,7 @@ NAMES = (
     "chase",
     "control",
     "decimals",
+    "functions",
     "keys",
     "kinds",
     "lifecycle",

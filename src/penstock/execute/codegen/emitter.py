@@ -145,6 +145,8 @@ class Emitter:
                 self.text[op.id] = self.constant(op.const, op.type)
             if op.code == "list":
                 self.lists[op.id] = f"e{self.event}_{op.name}"
+            if op.code == "slice":
+                self.lists[op.id] = self.lists[op.args[0]]
 
     def ops(self, out: Source, ops: tuple[Op, ...]) -> None:
         self.cutter.run(out, [op for op in ops if op.code != "const"], self.several, self.defined)
@@ -216,6 +218,27 @@ class Emitter:
         v, at, place = self.val(op.id), f"at{self.event}_{op.name}", self.lies(op)
         out.line(f"{v}_at = np.int64({at}[{place}])")
         out.line(f"{v}_n = np.int64({at}[{place} + ONE]) - {v}_at")
+
+    def index(self, out: Source, op: Op) -> None:
+        v, (source, place) = self.val(op.id), op.args
+        n, at = f"{self.val(source)}_n", f"{v}_at"
+        out.line(f"{at} = np.int64({self.val(place)})")
+        out.line(f"if {at} < 0:")
+        with out.indented():
+            out.line(f"{at} += {n}")
+        self.abort(out, f"{at} < 0 or {at} >= {n}", "index out of range")
+        out.line(f"{v} = {self.listed(op, f'{self.val(source)}_at + {at}')}")
+
+    def listed(self, op: Op, place: str) -> str:
+        """An item of a list that lies there."""
+        return f"{self.lists[op.args[0]]}[{place}]"
+
+    def slice(self, out: Source, op: Op) -> None:
+        v, (source, start, stop) = self.val(op.id), op.args
+        n = f"{self.val(source)}_n"
+        out.line(f"{v}_at = k_.slice_end({self.val(start)}, {n})")
+        out.line(f"{v}_n = max(k_.slice_end({self.val(stop)}, {n}) - {v}_at, 0)")
+        out.line(f"{v}_at += {self.val(source)}_at")
 
     def members(self, out: Source, op: Op) -> None:
         v = self.val(op.id)
@@ -391,6 +414,8 @@ EMIT: dict[str, Callable[[Emitter, Source, Op], None]] = {
     "self": Emitter.own_row,
     "field": Emitter.field,
     "list": Emitter.list_field,
+    "index": Emitter.index,
+    "slice": Emitter.slice,
     "now": Emitter.now,
     "members": Emitter.members,
     "abort": Emitter.stop,

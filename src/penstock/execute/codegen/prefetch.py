@@ -64,11 +64,14 @@ class _Source:
         if op.code == "const" and op.type is not None and op.type.kind not in ("str", "float"):
             return f"np.int64({constant(op.const, op.type)})"
         if op.code == "item" and self.loop is not None and self.loop.code == "each" and op in self.loop.body:
-            lists = [self.ops[a].name for a in self.loop.args]
-            name = f"{self.event}_{lists[op.const]}"
+            name = f"{self.event}_{self._whole(self.ops[self.loop.args[op.const]]).name}"
             self.field = self.field or name
             return f"e{name}[at{name}[j] + q]"
         return ""
+
+    def _whole(self, given: Op) -> Op:
+        """The list that a slice is of: asking for too much does no harm."""
+        return self._whole(self.ops[given.args[0]]) if given.code == "slice" else given
 
 
 def emit(out: Source, wanted: list[Prefetch], cutter: Cutter) -> None:

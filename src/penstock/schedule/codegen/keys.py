@@ -40,6 +40,11 @@ class KeyEmitter(Emitter):
         ok = f"ok{self.event}_{field}"
         out.line(f"{self.val(op.id)} = {value} if {ok}.size == 0 or {ok}[j] else {zero(op.type)}")
 
+    def listed(self, op: Op, place: str) -> str:
+        assert op.type is not None
+        ok = f"ok{self.lists[op.args[0]].removeprefix('e')}"
+        return f"{super().listed(op, place)} if {ok}.size == 0 or {ok}[j] else {zero(op.type)}"
+
     def end(self, out: Source, code: int, why: str) -> None:
         self.zeros(out, self.failing)
         out.line("break")

@@ -1,0 +1,119 @@
+"""Who may come in: what a stream does with rows that cannot be events, and with times that nobody believes.
+
+    on_bad   "reject"   such a row becomes an outcome `rejected`, and the others run
+             "fail"     it fails its batch, and nothing of that is applied
+    ahead    how far a ts may lie ahead: of the wall clock where ts is a datetime; where it is an int, of the highest
+             that earlier batches brought. One further ahead would move the watermark, and all that follows would be
+             late: it is treated as a row that cannot be an event
+
+A verdict is taken once, when the row is first taken in. It is logged as an outcome, and a replay asks nobody again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.declare.model import EventDef, Program
+from penstock.errors import InputError
+from penstock.execute import bad_rows, intake
+from penstock.execute.intake import EventBatch
+from penstock.execute.order import times_of
+from penstock.execute.request import Admission
+from penstock.execute.source_files import SourceRows
+from penstock.state.arrow import times
+
+
+def admit(
+    program: Program, batch: Mapping[Any, Any], rules: Admission, highest: int | None
+) -> tuple[list[EventBatch], pa.Table | None]:
+    """The batch by type of event, and its rejected rows as outcomes tell of them: transaction, ts, id, reason; None
+    where there are none."""
+    limit = rules.limit(program, highest)
+    try:
+        events = intake.events(program, batch)
+    except InputError:
+        if rules.on_bad == "fail":
+            raise
+    else:
+        far = None if limit is None else next((one for one in events if times_of(one).max(initial=limit) > limit), None)
+        if far is None:
+            return events, None
+        if rules.on_bad == "fail":
+            row = int(np.argmax(times_of(far)))
+            assert far.event.order is not None
+            ts = bad_rows.shown(far.table.column(far.event.order).chunk(0), row, far.event.type_of(far.event.order))
+            raise InputError(f"event '{far.event.name}', row {row}: {rules.too_far(far.event, ts, program)}")
+    sound, rejected = _sift(program, batch, rules, limit)
+    return intake.events(program, sound), rejected
+
+
+def _sift(
+    program: Program, batch: Mapping[Any, Any], rules: Admission, limit: int | None
+) -> tuple[dict[Any, Any], pa.Table]:
+    """The batch without its bad rows, and these."""
+    out: dict[Any, Any] = {}
+    told = [rejections(program, [])]
+    for who, given in batch.items():
+        data = given.table if isinstance(given, SourceRows) else intake.arrow(given, f"app '{program.name}'")
+        event = intake.fitting(program, who, data)
+        table = data.select([f.name for f in event.fields if f.name in data.column_names])
+        bad = bad_rows.find(event, table)
+        reasons = bad.reasons | _far(program, event, bad, rules, limit)
+        rows = np.array(sorted(reasons), np.int64)
+        if not rows.size:
+            out[who] = given
+            continue
+        rest = bad_rows.without(table, rows)
+        out[who] = replace(given, table=rest, refused=rows) if isinstance(given, SourceRows) else rest
+        at = pa.array(rows)
+        told.append(
+            rejections(
+                program,
+                [reasons[row] for row in rows.tolist()],
+                event=event,
+                ts=bad.ts.take(at),
+                id=None if bad.id is None else bad.id.take(at),
+            )
+        )
+    return out, pa.concat_tables(told)
+
+
+def _far(
+    program: Program, event: EventDef, bad: bad_rows.BadRows, rules: Admission, limit: int | None
+) -> dict[int, str]:
+    """The rows whose only fault is their ts."""
+    if limit is None:
+        return {}
+    assert event.order is not None
+    known = bad.ts.is_valid().to_numpy(zero_copy_only=False)
+    far = np.flatnonzero(known & (times(bad.ts.fill_null(0)) > limit)).tolist()
+    type_ = event.type_of(event.order)
+    return {
+        row: rules.too_far(event, bad_rows.shown(bad.ts, row, type_), program) for row in far if row not in bad.reasons
+    }
+
+
+def rejections(
+    program: Program, reasons: list[str], *, event: EventDef | None = None, ts: Any = None, id: Any = None
+) -> pa.Table:
+    """Rejected rows of one event, as outcomes tell of them."""
+    schema, count = program.outcomes(), len(reasons)
+    transaction = None if event is None else program.transaction_of(event)
+    name = None if transaction is None else transaction.name
+    known = {"transaction": pa.repeat(pa.scalar(name, pa.string()), count), "ts": ts, "id": id, "reason": reasons}
+    names = [one for one in ("transaction", "ts", "id", "reason") if one in schema.names]
+    columns = []
+    for one in names:
+        type_, values = schema.field(one).type, known[one]
+        type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
+        columns.append(pa.nulls(count, type_) if values is None else _cast(values, type_))
+    return pa.Table.from_arrays(columns, names=names)
+
+
+def _cast(values: Any, type_: pa.DataType) -> pa.Array:
+    return pa.array(values, type_) if isinstance(values, list) else values.cast(type_)
