@@ -12,6 +12,7 @@ from penstock.schedule.policy import Policy
 
 if TYPE_CHECKING:
     from penstock.spark.files import parquet as parquet
+    from penstock.spark.kafka.source import kafka as kafka
     from penstock.spark.reader import register as register
 else:
 
@@ -21,6 +22,10 @@ else:
             from penstock.spark.files import parquet
 
             return parquet
+        if name == "kafka":
+            from penstock.spark.kafka.source import kafka
+
+            return kafka
         if name == "register":
             from penstock.spark.reader import register
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, dataclass_transform, overload
@@ -22,6 +23,7 @@ from penstock.execute.request import AHEAD, Ahead, KeptSteps, OnBad
 from penstock.observe.html import Text
 from penstock.plan.build import Lowered, LoweredCheck, agree, build, lower_check, lower_transaction, lower_trigger
 from penstock.plan.ir import Plan
+from penstock.plan.migration import Words
 
 if TYPE_CHECKING:
     from penstock.database import Database
@@ -261,6 +263,41 @@ class App(Declarations):
                 database.close()
                 raise
         return database
+
+    def migrate(
+        self,
+        path: str | os.PathLike[str],
+        rename: Mapping[str, str] | None = None,
+        drop: Sequence[str] = (),
+        drop_tables: Sequence[str] = (),
+        *,
+        dry_run: bool = False,
+    ) -> tuple[str, ...]:
+        """Bring a state directory to this app's declarations, all of it or nothing, as a version of its own. It prints
+        what it does before it does it, and gives that, a sentence each. What loses nothing `open` does by itself.
+
+        Args:
+            path: The state directory; nobody else may be writing to it.
+            rename: What columns are called now: `{"Account.amount": "balance"}`.
+            drop: Columns that go with their values: `["Account.note"]`.
+            drop_tables: Tables, and windows, that go with their records: `["Old"]`.
+            dry_run: Only say it, and change nothing.
+        """
+        from penstock.database import Database
+        from penstock.engine import Engine
+        from penstock.store.migrate import planned
+
+        words = Words.checked(rename or {}, drop, drop_tables)
+        steps = planned(Engine(self.plan), path, words)
+        if not steps:
+            told = f"{os.fspath(path)} is as app '{self.program.name}' declares it: there is nothing to do"
+        else:
+            told = f"{os.fspath(path)}, by app '{self.program.name}'{' (nothing is changed now)' * dry_run}:"
+        sys.stdout.write("\n  ".join([told, *steps]) + "\n")
+        sys.stdout.flush()
+        if steps and not dry_run:
+            Database(self.plan, path, words=words).close()
+        return steps
 
     def connect(self, state: str | os.PathLike[str]) -> Connection:
         """Calls to whoever writes this state directory: another process of this machine, which has opened it, or

@@ -229,7 +229,16 @@ class Database:
 
     def table(self, table: Table | str, version: int | None = None) -> pa.Table:
         """A consistent snapshot of a table: the last version, or an older one that is retained."""
-        return self.view(version).tables[self._definition(table).name]
+        name = table.definition.name if isinstance(table, Table) else table
+        tables = self.view(version).tables
+        if name not in tables:
+            name = self._definition(table).name
+            if version is not None and name not in tables:
+                raise InputError(
+                    f"app '{self.program.name}': version {version} has no table '{name}', which came later; ask for a "
+                    "newer version"
+                )
+        return tables[name]
 
     def sql(self, query: str, version: int | None = None, *, allow_files: bool = False) -> pa.Table:
         """DuckDB over a consistent snapshot of all tables: one query that only reads. allow_files: all it can do."""

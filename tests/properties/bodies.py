@@ -58,6 +58,10 @@ CONSTANT_RANGE, COMPUTED = 0.4, 0.25
 SCANS, SCANNED_LOOP, AGGREGATE, INDEXED = 0.4, 0.4, 0.08, 0.7
 # How many records top and bottom give.
 MANY = ("1", "1", "2", "3", "SMALL", "0", "-1", "BIG", "e.i1", "(e.i1 % 4)")
+# Parts of a time that are methods; what replaces parts of a date, and of a datetime besides.
+_CALLED = ("weekday()", "isoweekday()", "toordinal()")
+_CUTS = ("day=1", "month=1, day=1", "year=SMALL, month=12, day=31", "day=28", "year=2024, month=2, day=29")
+_TRUNCATED = ("minute=0, second=0, microsecond=0", "hour=0, minute=0", "second=59", "microsecond=SMALL")
 STRIDES = ("4611686018427387904", "-4611686018427387904", "9223372036854775807", "-9223372036854775808")
 
 
@@ -230,7 +234,9 @@ class Writer:
         if type_.kind == "timedelta":
             units = ("minutes=5", "days=-1", "1, microseconds=-SMALL", "hours=0.5", "", "weeks=SMALL")
             return pick_one((f"datetime.timedelta({pick_one(units)})", "WHILE"))
-        return {"datetime": "MOMENT", "date": "DAY"}[type_.kind]
+        if type_ == DATE:
+            return pick_one(("DAY", "datetime.date(1969, 12, 31)"))
+        return pick_one(("MOMENT", "datetime.datetime(1970, 1, 1, microsecond=SMALL)"))
 
     def int_(self, type_: Type, depth: int) -> str:
         lists = [n for n, t in self.fields if t.kind == "list"]
@@ -242,8 +248,10 @@ class Writer:
             return f"{self.rng.choice(('-', 'abs'))}({self.expr(INT, depth - 1)})"
         if roll < 0.8:
             return f"({self.expr(TIMEDELTA, depth - 1)} // {self.expr(TIMEDELTA, depth - 1)})"
-        if roll < 0.84:
+        if roll < 0.83:
             return f"round({self.expr(self.rng.choice((FLOAT, *(dec(s) for s in SCALES))), depth - 1)})"
+        if roll < 0.86:
+            return self.part(depth)
         if roll < 0.89 and lists:
             return f"len(e.{self.rng.choice(lists)})"
         if self.udfs and roll < 0.95:
@@ -251,12 +259,24 @@ class Writer:
             return f"{name}({', '.join(self.expr(INT, depth - 1) for _ in range(count))})"
         return self.atom(type_, depth)
 
+    def part(self, depth: int) -> str:
+        """A part of a time: an int."""
+        type_ = self.rng.choice((DATETIME, DATETIME, DATE, TIMEDELTA))
+        names = {
+            "datetime": ("year", "month", "day", "hour", "minute", "second", "microsecond", *_CALLED),
+            "date": ("year", "month", "day", *_CALLED),
+            "timedelta": ("days", "seconds", "microseconds"),
+        }
+        return f"{self.expr(type_, depth - 1)}.{self.rng.choice(names[type_.kind])}"
+
     def float_(self, type_: Type, depth: int) -> str:
         roll = self.rng.random()
         if roll < 0.15:
             return f"({self.expr(INT, depth - 1)} / {self.expr(INT, depth - 1)})"
         if roll < 0.2:
             return f"({self.expr(TIMEDELTA, depth - 1)} / {self.expr(TIMEDELTA, depth - 1)})"
+        if roll < 0.22:
+            return f"{self.expr(TIMEDELTA, depth - 1)}.total_seconds()"
         if roll < 0.27:
             return f"round({self.expr(FLOAT, depth - 1)}, {self.rng.choice(DIGITS)})"
         if roll < 0.75:
@@ -270,6 +290,9 @@ class Writer:
     def timedelta_(self, type_: Type, depth: int) -> str:
         if self.chance(0.15):
             return f"{self.rng.choice(('-', 'abs'))}({self.expr(type_, depth - 1)})"
+        if self.chance(0.1):
+            parts = self.rng.choice(("minutes={}", "{}", "hours=SMALL, seconds={}", "weeks={}, microseconds={}"))
+            return f"datetime.timedelta({parts.replace('{}', self.expr(INT, depth - 1))})"
         left, op, right = self.rng.choice(
             (
                 *[(type_, "+", type_), (type_, "-", type_), (DATETIME, "-", DATETIME), (DATE, "-", DATE)] * 2,
@@ -279,7 +302,12 @@ class Writer:
         return f"({self.expr(left, depth - 1)} {op} {self.expr(right, depth - 1)})"
 
     def place_(self, type_: Type, depth: int) -> str:
-        """A datetime or date, moved."""
+        """A datetime or date, moved; cut; or the day of a time."""
+        if self.chance(0.15):
+            cut = self.rng.choice((*_CUTS, *_TRUNCATED) if type_ == DATETIME else _CUTS)
+            return f"{self.expr(type_, depth - 1)}.replace({cut})"
+        if type_ == DATE and self.chance(0.2):
+            return f"{self.expr(DATETIME, depth - 1)}.date()"
         if self.chance(0.3):
             return f"({self.expr(TIMEDELTA, depth - 1)} + {self.expr(type_, depth - 1)})"
         return f"({self.expr(type_, depth - 1)} {self.rng.choice('+-')} {self.expr(TIMEDELTA, depth - 1)})"

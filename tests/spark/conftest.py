@@ -62,3 +62,16 @@ def no_query_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     if "spark" in request.fixturenames:
         for query in request.getfixturevalue("spark").streams.active:
             query.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One Kafka broker for all tests that kill none."""
+    pytest.importorskip("confluent_kafka")
+    from broker import NoBroker, running
+
+    try:
+        with running(tmp_path_factory.mktemp("kafka")) as one:
+            yield one
+    except NoBroker as error:
+        pytest.skip(f"no Kafka broker: {error}")

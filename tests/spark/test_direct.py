@@ -14,11 +14,11 @@ import penstock as ps
 from penstock.database import Database
 from penstock.execute.source_files import SourceFile, SourceRows
 from penstock.publish.files import OutcomeFiles
-from penstock.spark.direct_source import Spans, spans
+from penstock.spark.direct_source import Spans, following, spans
 from penstock.spark.files import SourceFiles
 from penstock.spark.listing import FileList
 from penstock.spark.outcome_writer import OutcomeWriter
-from penstock.spark.run_ahead import RunAhead, following
+from penstock.spark.run_ahead import RunAhead
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
 

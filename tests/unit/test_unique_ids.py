@@ -254,6 +254,35 @@ def test_another_span_holds_for_what_is_remembered(tmp_path: Path) -> None:
                 assert got == [status]
 
 
+@pytest.mark.parametrize("snapshot_every", [1, 100])
+def test_ids_outlive_a_change_of_the_schema(tmp_path: Path, snapshot_every: int) -> None:
+    def app(wider: bool) -> tuple[ps.App, Any]:
+        app = ps.App("clicks")
+
+        @app.table
+        class Seen:
+            id: int = ps.key()
+            if wider:
+                times: int = 0
+
+        @app.event
+        class Click:
+            ts: int = ps.order()
+            id: int = ps.id(unique=10)
+
+        @app.transaction
+        def click(e: Click) -> None:
+            Seen.get(e.id)
+
+        return app, Click
+
+    for number, wider in enumerate((False, True, True), 1):
+        opened, click = app(wider)
+        with opened.open(tmp_path, snapshot_every=snapshot_every, background=False) as db:
+            out = db.run([click(ts=5, id=1), click(ts=5 + number, id=number)])
+    assert told(out)[0] == (1, "duplicate", 1)
+
+
 def test_times_may_be_datetimes_and_spans_text() -> None:
     for unique in ("2 days", timedelta(days=2)):
         app = ps.App("visits")

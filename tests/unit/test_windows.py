@@ -659,10 +659,10 @@ def test_another_size_on_an_old_directory_is_refused(tmp_path: Path) -> None:
 
     of("new", rows=2).open(tmp_path / "state").close()
     for size, what in (
-        ({"rows": 3}, 'rows is "2" in the directory, but declared as "3"'),
-        ({"rows": 2, "slide": 2}, "slide is declared, but not in"),
-        ({"time": 3}, "time is declared, but not in"),
-        ({}, "windows is in the directory, but not declared"),
+        ({"rows": 3}, "window 'Kept': rows is 2 in it, and declared as 3; what a window shows cannot change"),
+        ({"rows": 2, "slide": 2}, "window 'Kept': slide is none in it, and declared as 2"),
+        ({"time": 3}, "window 'Kept': rows is 2 in it, and declared as none"),
+        ({}, r"window 'Kept' is in it, and not declared any more; .*app.migrate\(path, drop_tables=\[\"Kept\"\]\)"),
     ):
         other = of("other", **size)
         with pytest.raises(StateError, match=what):

@@ -5,6 +5,7 @@
     query    SQL over a state directory, now or as of a version
     history  every change of one record
     check    every byte of a state directory: is it sound?
+    migrate  a state directory, to what its app declares by now
     bench    one workload, measured
 
 A command imports what it needs when it runs, so that --help is quick. What goes wrong on purpose
@@ -251,6 +252,35 @@ def check(
 
     if not run_check(state, outcomes=outcomes, as_json=json):
         raise typer.Exit(1)
+
+
+@app.command()
+@one_line_errors
+def migrate(
+    state: Annotated[Path, typer.Argument(metavar="STATE", help="A state directory that nobody writes to.")],
+    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="Where the app is declared, as it is now.")],
+    rename: Annotated[
+        list[str] | None,
+        typer.Option("--rename", metavar="TABLE.OLD=NEW", help="A column that has another name now; repeat it."),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option("--drop", metavar="TABLE.COLUMN", help="A column that goes with its values; repeat it."),
+    ] = None,
+    drop_table: Annotated[
+        list[str] | None,
+        typer.Option("--drop-table", metavar="TABLE", help="A table that goes with its records; repeat it."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+) -> None:
+    """Bring a state directory to what its app declares now: all of it, or nothing.
+
+    What loses nothing is done by opening it; renaming and dropping need to be said here.
+    """
+    from penstock.cli.migrate import run_migrate
+
+    run_migrate(state, app, rename or [], drop or [], drop_table or [], yes=yes, dry_run=dry_run)
 
 
 @app.command()

@@ -1,6 +1,9 @@
 """penstock.json: whose state this directory holds.
 
-    {"app": "bank", "tables": {...}, "log": ..., "directory": "9f…", "chain": 1, "format": 2, "crc": ...}
+    {"app": "bank", "tables": {...}, ..., "log": ..., "directory": "9f…", "chain": 1, "format": 2, "crc": ...}
+
+`tables`, and what else the first writer noted of its app, is how the state was at first; it is not written again. What
+has become of it since is in the log, as a commit with a "schema" in its header.
 
 It is written after everything else that a new directory needs, so a directory that has it is whole. A directory
 without it is taken only if it is empty or holds no more than a creation that was cut short leaves behind: never
@@ -13,9 +16,7 @@ that an older Penstock made has neither, until it is opened for writing: then it
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,15 +82,11 @@ def write_origin(disk: Disk, path: Path, origin: Origin) -> None:
 
 
 def check_identity(path: Path, stored: dict[str, Any], given: dict[str, Any]) -> None:
-    given = json.loads(json.dumps(given))
-    stored = {name: value for name, value in stored.items() if name not in ("directory", "chain")}
-    if "windows" in given:  # Directories of apps without any do not have it.
-        stored = {"windows": {}, **stored}
-    found = list(_differences(stored, given, ()))
-    if found:
+    """Whether the tables are still those of the app, the log knows."""
+    if stored.get("app") != given["app"]:
         raise StateError(
-            f"state directory {path} is not this app's: {'; '.join(found[:3])}"
-            f"{'; ...' if found[3:] else ''}; open another directory, or declare the app as it was"
+            f"state directory {path} is not this app's: it is of app {stored.get('app')!r}, and this is app "
+            f"{given['app']!r}; open another directory"
         )
 
 
@@ -104,32 +101,3 @@ def check_new(disk: Disk, path: Path) -> None:
         raise StateError(
             f"{path} is not a state directory: it has no {IDENTITY}, but holds {foreign[0]!r}; name an empty or new one"
         )
-
-
-def _differences(stored: Any, given: Any, where: tuple[str, ...]) -> Iterator[str]:
-    if isinstance(stored, dict) and isinstance(given, dict):
-        for name in sorted({**stored, **given}):
-            inner = (*where, name)
-            if name not in given:
-                yield f"{_words(inner)} is in the directory, but not declared"
-            elif name not in stored:
-                yield f"{_words(inner)} is declared, but not in the directory"
-            else:
-                yield from _differences(stored[name], given[name], inner)
-    elif stored != given:
-        yield f"{_words(where)} is {_short(stored)} in the directory, but declared as {_short(given)}"
-
-
-def _words(where: tuple[str, ...]) -> str:
-    """('tables', 'Account', 'balance') as a person says it."""
-    if where[0] == "windows" and len(where) > 1:
-        inner = [f"column '{name}'" for name in where[3:]] if where[2:3] == ("columns",) else list(where[2:])
-        return ", ".join([f"window '{where[1]}'", *inner])
-    if where[0] != "tables" or len(where) == 1:
-        return " ".join(where)
-    return ", ".join(f"{what} '{name}'" for what, name in zip(("table", "column"), where[1:], strict=False))
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -83,7 +83,7 @@ class Journal:
         background: bool = True,
     ) -> None:
         self.path = path
-        self.identity = identity
+        self.identity = identity  # as it is in the directory
         self.directory = found.origin.directory
         self.log = log
         self._disk = disk
@@ -121,6 +121,7 @@ class Journal:
             stored = _stored(disk, path)  # Another writer may have made it, and gone.
             if stored is None:
                 write_identity(disk, path, identity, log, Origin.new())
+                stored = identity
             else:
                 check_identity(path, stored, identity)
             found = _clean_up(disk, path)
@@ -129,7 +130,7 @@ class Journal:
             return cls(
                 path,
                 disk,
-                identity,
+                stored,
                 found,
                 lock=lock,
                 log=log,
@@ -159,7 +160,7 @@ class Journal:
         stamped = self._stamp(header, seq)
         encoded = encode(stamped, parts)
         named = {name: stamped[name] for name in ("kind", "version", "id", "last_id", "previous", "directory")}
-        entry = Entry(**named, size=encoded.size, hash=encoded.hash)
+        entry = Entry(**named, size=encoded.size, hash=encoded.hash, schema=stamped.get("schema"))
         prepared = PendingSegment(seq, self.path / LOG / f"{seq:012d}.{lock.tag}.open", entry)
         with self._breaking():
             try:
@@ -196,7 +197,7 @@ class Journal:
         with suppress(OSError, StateError):
             self.forget(prepared)
 
-    def recover(self, upto: int | None = None, *, oldest: bool = False, skip: Collection[str] = ()) -> Recovery:
+    def recover(self, upto: int | None = None, *, oldest: bool = False, skip: Container[str] = ()) -> Recovery:
         """The newest state, or that of version `upto`: a base and the segments after it, without the parts to skip.
 
         With `oldest` the base is the oldest there is, so that the segments are all the history that is retained.
@@ -402,7 +403,7 @@ class Journal:
             "version": version,
             "id": id,
             "last_id": last_id,
-            "log": self.log,
+            "log": header.get("log", self.log),
             "directory": self.directory,
             "previous": self._index.hash or self.directory,
         }

@@ -25,7 +25,7 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ class SegmentFile:
             self.close()
             raise
 
-    def read(self, only: Collection[str] | None = None, skip: Collection[str] = ()) -> Segment:
+    def read(self, only: Collection[str] | None = None, skip: Container[str] = ()) -> Segment:
         """The segment with all its parts, or with those of `only` that it has, but for those to skip."""
         names = [name for name in self.contents.parts if (only is None or name in only) and name not in skip]
         parts = {name: _part(self._disk, self._fd, self.path, self.contents, name) for name in names}
@@ -130,7 +130,7 @@ class SegmentFile:
         self.close()  # A reader may stop half-way through the files that it holds.
 
 
-def read_segment(disk: Disk, path: Path, only: Collection[str] | None = None, skip: Collection[str] = ()) -> Segment:
+def read_segment(disk: Disk, path: Path, only: Collection[str] | None = None, skip: Container[str] = ()) -> Segment:
     with SegmentFile(disk, path) as file:
         return file.read(only, skip)
 

@@ -12,7 +12,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -67,7 +67,7 @@ def look(disk: Disk, path: Path, use: Callable[[Scan], T]) -> T:
 
 
 def recover(
-    disk: Disk, path: Path, upto: int | None, *, oldest: bool = False, skip: Collection[str] = (), lazy: bool = False
+    disk: Disk, path: Path, upto: int | None, *, oldest: bool = False, skip: Container[str] = (), lazy: bool = False
 ) -> Recovery:
     """`lazy` opens segments only when they are asked for: where nobody prunes meanwhile."""
 
@@ -89,7 +89,7 @@ def recover(
 
 
 def held_segments(
-    disk: Disk, path: Path, seqs: Sequence[int], skip: Collection[str] = (), known: Scan | None = None
+    disk: Disk, path: Path, seqs: Sequence[int], skip: Container[str] = (), known: Scan | None = None
 ) -> Segments:
     """The segments one after the other; what is pruned from now on stays readable."""
     if len(seqs) <= HELD_FILES:
@@ -129,7 +129,7 @@ def open_segments(
 
 
 def read_in_turn(
-    files: Sequence[SegmentFile], only: Collection[str] | None = None, skip: Collection[str] = ()
+    files: Sequence[SegmentFile], only: Collection[str] | None = None, skip: Container[str] = ()
 ) -> Segments:
     try:
         for file in files:
@@ -141,7 +141,7 @@ def read_in_turn(
 
 
 def read_commit(
-    disk: Disk, path: Path, seq: int, only: Collection[str] | None = None, skip: Collection[str] = ()
+    disk: Disk, path: Path, seq: int, only: Collection[str] | None = None, skip: Container[str] = ()
 ) -> Segment:
     return next(read_in_turn(open_segments(disk, path, [seq]), only, skip))
 

@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from penstock.commit.chain import wrong_base, wrong_owner, wrong_place, wrong_successor
 from penstock.commit.disk import Disk
@@ -42,6 +43,7 @@ class Entry:
     hash: str
     previous: str | None
     directory: str | None
+    schema: dict[str, Any] | None = None  # of the commits that change it alone
 
 
 NOTHING = Entry("batch", 0, None, None, 0, "", None, None)  # before the first commit
@@ -285,6 +287,7 @@ def check_entry(file: Path, seq: int, contents: Contents, origin: Origin) -> Ent
         contents.hash,
         header.get("previous"),
         header.get("directory"),
+        header.get("schema"),
     )
 
 

@@ -16,7 +16,7 @@ from numba import types
 
 from penstock.declare.types import Type
 from penstock.errors import DeclarationError
-from penstock.execute import kernels, steps
+from penstock.execute import dates, kernels, steps
 from penstock.execute.codegen.generate import generate
 from penstock.execute.codegen.layout import (
     CLOCK,
@@ -44,7 +44,7 @@ from penstock.state.lanes import dtype
 from penstock.state.tables import Parts, Tables
 
 # What generated source calls: a kernel kept on disk is good only for these very helpers.
-_HELPERS = (kernels, steps, ages, hashing, jit, prefetch, rings, strings)
+_HELPERS = (kernels, dates, steps, ages, hashing, jit, prefetch, rings, strings)
 _SCANNED = 1 << 14  # rows that scans have room for at first
 _NO_LITERALS = np.zeros(1, np.int64)
 

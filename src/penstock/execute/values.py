@@ -266,8 +266,26 @@ class Day(datetime.date):
         return Day.fromordinal(value.toordinal())
 
 
+_UNITS = ("days", "seconds", "microseconds", "milliseconds", "minutes", "hours", "weeks")
+
+
 class Span(datetime.timedelta):
+    """A timedelta; timedelta(…) in a body makes one, of parts that are each in range, as is each sum of the first."""
+
     __slots__ = ()
+
+    def __new__(cls, *parts: Any, **named: Any) -> Any:
+        several = dict(zip(_UNITS, parts, strict=False)) | named
+        if any(isinstance(part, float) for part in several.values()):  # constants, whose sum is rounded once
+            return cls.of(datetime.timedelta(**several))
+        total = cls.of(datetime.timedelta())
+        for name, part in several.items():
+            try:
+                total += cls.of(datetime.timedelta(**{name: part}))
+            except OverflowError:
+                raise Aborted("overflow") from None
+        return total
+
     __add__, __radd__ = _timed(datetime.timedelta.__add__), _timed(datetime.timedelta.__radd__)
     __sub__, __rsub__ = _timed(datetime.timedelta.__sub__), _timed(datetime.timedelta.__rsub__)
     __mul__, __rmul__ = _timed(datetime.timedelta.__mul__), _timed(datetime.timedelta.__rmul__)
@@ -279,7 +297,7 @@ class Span(datetime.timedelta):
     def of(value: datetime.timedelta) -> Span:
         if not -LONGEST <= value <= LONGEST:
             raise Aborted("overflow")
-        return Span(value.days, value.seconds, value.microseconds)
+        return datetime.timedelta.__new__(Span, value.days, value.seconds, value.microseconds)
 
 
 def _rounded(value: Any, *digits: int) -> Any:
@@ -291,8 +309,9 @@ def _rounded(value: Any, *digits: int) -> Any:
     return _checked(result) if isinstance(result, int) else result
 
 
-# Built-in functions that a body means otherwise than Python.
+# Built-in functions and classes that a body means otherwise than Python.
 _REFERENCES: dict[Any, Callable[..., Any]] = {round: _rounded}
+_MAKERS: dict[type, type] = {datetime.timedelta: Span}
 
 _LIFTS: dict[type, Callable[[Any], Any]] = {
     int: Int,
@@ -301,6 +320,7 @@ _LIFTS: dict[type, Callable[[Any], Any]] = {
     datetime.date: Day.of,
     datetime.timedelta: Span.of,
     types.BuiltinFunctionType: lambda function: _REFERENCES.get(function, function),
+    type: lambda made: _MAKERS.get(made, made),
 }
 
 

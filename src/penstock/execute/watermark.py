@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.declare.model import EventDef, Program
-from penstock.errors import StateError
+from penstock.declare.model import Program
 from penstock.execute.atomic_batches import Marked, whole
 from penstock.execute.intake import EventBatch
 from penstock.execute.order import times_of
@@ -115,25 +114,6 @@ def release(
         if done.size:
             frontier = int(done.max()) if frontier is None else max(frontier, int(done.max()))
     return Released(out, marks, WatermarkBuffer(highest, frontier, _numbered(held)))
-
-
-def refuse_changed(program: Program, held: Mapping[str, pa.Table], where: str) -> None:
-    """What is held runs by the declarations of today: events that they do not take as they are would be lost."""
-    for name, table in held.items():
-        if not _takes(program, program.event(name), table.schema):
-            has = ", ".join(f.name for f in table.schema if f.name != ARRIVAL)
-            raise StateError(
-                f"{where} holds back {table.num_rows} event(s) '{name}' with the fields {has}, and app "
-                f"'{program.name}' does not take these any more, or not with these fields and types; open it with the "
-                "code that wrote it and run what is held (a batch with flush=True), or declare the event as it was"
-            )
-
-
-def _takes(program: Program, event: EventDef | None, schema: pa.Schema) -> bool:
-    if event is None or event.order is None or program.transaction_of(event) is None:
-        return False
-    held = [(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema]
-    return [(f.name, f.type.arrow()) for f in event.fields] == [one for one in held if one[0] != ARRIVAL]
 
 
 def without_late(events: list[EventBatch], late: list[Any] | None) -> list[EventBatch]:

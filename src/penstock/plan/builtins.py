@@ -20,7 +20,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import INT, Type
-from penstock.plan import aggregates, expressions, lists, names, times, windows
+from penstock.plan import aggregates, expressions, lists, making_times, names, windows
 from penstock.plan.numbers import compare, negate
 from penstock.plan.values import Val
 
@@ -179,5 +179,7 @@ BUILTINS = (
     Builtin(range, loop=True),
     Builtin(zip, loop=True),
     Builtin(Decimal, lower=_decimal),
-    Builtin(datetime.timedelta, lower=times.constant, named=True),
+    Builtin(datetime.timedelta, lower=making_times.span, named=True),
+    Builtin(datetime.datetime, lower=making_times.place, named=True),
+    Builtin(datetime.date, lower=making_times.place, named=True),
 )

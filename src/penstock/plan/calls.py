@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import datetime
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,19 @@ from penstock.declare import objects
 from penstock.declare.body import MISSING
 from penstock.declare.model import when_aborted
 from penstock.declare.types import BOOL, FLOAT, INT, Type
-from penstock.plan import builtins, emits, expressions, functions, lists, names, scans, times, windows
+from penstock.plan import (
+    builtins,
+    emits,
+    expressions,
+    functions,
+    lists,
+    making_times,
+    methods,
+    names,
+    scans,
+    times,
+    windows,
+)
 from penstock.plan.ir import MEMBERS
 from penstock.plan.values import Found, Iterated, Val, in_body
 
@@ -110,8 +121,10 @@ def call(lo: Lowering, node: ast.Call) -> Val:
     if function in (objects.abort, objects.require, objects.emit):
         lo.body.refuse(node, f"{ast.unparse(node.func)} is a statement of its own")
     what = ast.unparse(node.func)
-    if function in (datetime.datetime, datetime.date):
-        lo.body.refuse(node, f"'{what}' cannot be called here; make it a constant of the module, and name that")
+    if function is MISSING and (found := methods.of_value(lo, node)) is not None:
+        return found
+    if instead := making_times.instead(function):
+        lo.body.refuse(node, f"a call to '{what}' cannot be compiled; {instead}")
     if isinstance(function, types.FunctionType):
         lo.body.refuse(
             node,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.declare.body import MISSING
 from penstock.declare.types import BOOL
-from penstock.plan import calls, lists, names, records, times, windows
+from penstock.plan import calls, lists, methods, names, records, windows
 from penstock.plan.numbers import arithmetic, compare, negate
 from penstock.plan.values import (
     EventRef,
@@ -101,13 +101,16 @@ def value(lo: Lowering, node: ast.expr) -> Val:
 
 
 def record(lo: Lowering, node: ast.expr) -> RecordRef:
-    found = any_value(lo, node)
+    return _only_record(lo, any_value(lo, node), node)
+
+
+def _only_record(lo: Lowering, found: Stated, node: ast.expr) -> RecordRef:
     if isinstance(found, WindowRow):
         lo.body.refuse(node, f"rows of window '{found.window.name}' are only read")
     if isinstance(found, WindowRef):
         lo.body.refuse(node, f"window '{found.window.name}' takes rows by add(…), and shows them by a column's sum()")
     if not isinstance(found, RecordRef):
-        lo.body.refuse(node, f"this is {found.type}, which has no columns{times.counting(found.type)}")
+        lo.body.refuse(node, f"this is {found.type}, which has no columns")
     return found
 
 
@@ -197,7 +200,12 @@ def _attribute(lo: Lowering, node: ast.Attribute) -> Val:
     found = names.static(lo, node)
     if found is not MISSING:
         return names.global_value(lo, found, ast.unparse(node), node)
-    return read_column(lo, record_or_self(lo, node.value), node)
+    if _is_self(lo, node.value):
+        return records.read_self(lo, node)
+    owner = any_value(lo, node.value)
+    if isinstance(owner, Val):
+        return methods.attribute(lo, owner, node)
+    return records.read(lo, _only_record(lo, owner, node.value), node)
 
 
 def _not_a_table(lo: Lowering, base: ast.expr) -> str:
@@ -223,23 +231,16 @@ def refuse_event(lo: Lowering, target: ast.Attribute) -> None:
         lo.body.refuse(target, what + "; use a local name")
 
 
-def record_or_self(lo: Lowering, node: ast.expr) -> RecordRef | None:
-    """A record; None stands for the record that a check looks at."""
-    if lo.table is not None and isinstance(node, ast.Name):
-        if node.id == lo.body.parameter or isinstance(lo.env.get(node.id), SelfRef):
-            return None
-    return record(lo, node)
+def _is_self(lo: Lowering, node: ast.expr) -> bool:
+    """Whether it is the record that a check looks at."""
+    if lo.table is None or not isinstance(node, ast.Name):
+        return False
+    return node.id == lo.body.parameter or isinstance(lo.env.get(node.id), SelfRef)
 
 
 def keys_of(lo: Lowering, node: ast.expr) -> list[Val]:
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     return [value(lo, part) for part in parts]
-
-
-def read_column(lo: Lowering, found: RecordRef | None, node: ast.Attribute) -> Val:
-    if found is None:
-        return records.read_self(lo, node)
-    return records.read(lo, found, node)
 
 
 def write_column(lo: Lowering, target: ast.Attribute, new: Val) -> None:

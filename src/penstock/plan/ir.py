@@ -90,7 +90,7 @@ OPERATIONS: dict[str, Traits] = {
     # The clock; only a call may find that there is none yet.
     "now": Traits("now", aborts=("no clock yet",), conditional=True, shared=True, cheap=True),
     "convert": Traits("convert", aborts=_OVERFLOW, fits=("float",), cheap=True),
-    "call": Traits("call", aborts=_OVERFLOW, conditional=True),
+    "call": Traits("call", aborts=_OVERFLOW, conditional=True, shared=True),
     "udf": Traits("udf", aborts=("udf {name} failed",)),
     # Comparison.
     "eq": Traits("comparison", "==", cheap=True),

@@ -21,7 +21,7 @@ from penstock.declare.body import Body
 from penstock.declare.model import EventDef, Program, TableDef
 from penstock.declare.objects import Udf
 from penstock.declare.types import BOOL, Type
-from penstock.plan import calls, expressions, functions, lists, loops, names
+from penstock.plan import calls, expressions, functions, lists, loops, names, records
 from penstock.plan.ir import Op
 from penstock.plan.numbers import arithmetic
 from penstock.plan.values import (
@@ -194,11 +194,11 @@ class Lowering:
                 target: Any = node.target
                 if isinstance(target, ast.Attribute):
                     expressions.refuse_event(self, target)
-                    record = expressions.record(self, target.value)
-                    old = expressions.read_column(self, record, target)
+                    found = expressions.record(self, target.value)
+                    old = records.read(self, found, target)
                     right = expressions.value(self, node.value)
                     result = arithmetic(self, node.op, old, right, node)
-                    expressions.write_record(self, record, target, result)
+                    expressions.write_record(self, found, target, result)
                 else:
                     old = expressions.value(self, ast.copy_location(ast.Name(target.id, ast.Load()), target))
                     right = expressions.value(self, node.value)

@@ -94,10 +94,14 @@ def decimal_constant(lo: Lowering, found: Decimal, node: ast.AST) -> Val:
     return lo.const(unscaled(found, scale), decimal_type(scale), literal=found)
 
 
+def is_constant(found: Any) -> bool:
+    return isinstance(found, _CONSTANTS)
+
+
 def global_value(lo: Lowering, found: Any, name: str, node: ast.AST) -> Val:
     if found is MISSING:
         lo.body.refuse(node, f"'{name}' is not defined")
-    if isinstance(found, _CONSTANTS):
+    if is_constant(found):
         return constant(lo, found, node)
     *most, last = (one.__name__ for one in _CONSTANTS)
     lo.body.refuse(
@@ -129,9 +133,14 @@ def static(lo: Lowering, node: ast.expr) -> Any:
     return MISSING
 
 
+def is_parameter(lo: Lowering, node: ast.expr) -> bool:
+    """Whether it is what the body takes: an event, several of them, or the record that a check looks at."""
+    return isinstance(node, ast.Name) and node.id == lo.body.parameter
+
+
 def is_members(lo: Lowering, node: ast.expr) -> bool:
     """Whether it is the list of events that a transaction takes."""
-    return lo.members is not None and isinstance(node, ast.Name) and node.id == lo.body.parameter
+    return lo.members is not None and is_parameter(lo, node)
 
 
 def event(lo: Lowering, node: ast.expr) -> tuple[Val, ...] | None:

@@ -1,15 +1,11 @@
-"""Arithmetic of datetimes, dates and timedeltas: which may meet, and what comes out; and timedelta(…) in a body."""
+"""Arithmetic of datetimes, dates and timedeltas: which may meet, and what comes out; and the clock."""
 
 from __future__ import annotations
 
 import ast
-import datetime
 from typing import TYPE_CHECKING
 
-from penstock.declare.body import MISSING
-from penstock.declare.limits import LONGEST
 from penstock.declare.types import DATE, DATETIME, FLOAT, INT, TIMEDELTA, Type
-from penstock.plan import names
 from penstock.plan.values import Val
 
 if TYPE_CHECKING:
@@ -45,15 +41,6 @@ def arithmetic(lo: Lowering, code: str, sign: str, a: Val, b: Val, node: ast.AST
     return lo.value(code, result, a, b, node=node)
 
 
-def counting(type_: Type) -> str:
-    """What to write instead of t.minute or s.days, which a body does not have."""
-    if type_ == TIMEDELTA:
-        return "; count in another timedelta: s // timedelta(days=1)"
-    if type_ in TIMES:
-        return "; count from a constant of the module: (t - START) // timedelta(minutes=1)"
-    return ""
-
-
 def now(lo: Lowering, node: ast.Call) -> Val:
     """ps.now(): of the type that ts has in this app."""
     if lo.event is None:
@@ -69,32 +56,3 @@ def order_type(lo: Lowering, node: ast.AST, what: str) -> Type:
     if ordered is None or ordered.order is None:
         lo.body.refuse(node, f"{what} of the type of ts, and no event with a ps.order() is declared before this")
     return ordered.type_of(ordered.order)
-
-
-def constant(lo: Lowering, node: ast.Call) -> Val:
-    """timedelta(minutes=5): its arguments are constants, by place or by name."""
-    parts = [_number(lo, one) for one in node.args]
-    named = {one.arg: _number(lo, one.value) for one in node.keywords if one.arg is not None}
-    try:
-        if len(named) < len(node.keywords):
-            raise TypeError
-        # No part is out of range by itself, even where another would bring it back.
-        longest = datetime.timedelta(*map(abs, parts), **{name: abs(part) for name, part in named.items()})
-        if longest <= LONGEST:
-            return names.constant(lo, datetime.timedelta(*parts, **named), node)
-    except (TypeError, ValueError, OverflowError):
-        lo.body.refuse(node, "timedelta takes days, seconds, microseconds, milliseconds, minutes, hours and weeks")
-    lo.body.refuse(node, f"this timedelta is longer than {LONGEST.days} days")
-
-
-def _number(lo: Lowering, node: ast.expr) -> int | float:
-    match node:
-        case ast.UnaryOp(op=ast.USub(), operand=inner):
-            return -_number(lo, inner)
-        case ast.Constant(value=found):
-            pass
-        case _:
-            found = names.static(lo, node)
-    if found is MISSING or isinstance(found, bool) or not isinstance(found, int | float):
-        lo.body.refuse(node, "timedelta takes constant numbers; multiply: n * timedelta(minutes=1)")
-    return found

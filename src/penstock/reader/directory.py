@@ -1,6 +1,6 @@
 """A state directory, read without the app: its tables at a version, and the feed of what was committed.
 
-    penstock.json      names the tables and their columns: all that a reader has to know of the app
+    penstock.json, log     the tables and their columns at each version: all that a reader has to know of the app
     snapshot + log     last write wins, key by key                                    -> table(name, version)
     log                commit by commit: what each wrote, deleted or loaded           -> changes(name, start, end)
                        and what became of each event                                  -> outcomes(start, end)
@@ -35,13 +35,14 @@ from penstock.commit import Disk, Segment
 from penstock.commit.identity import need_identity
 from penstock.commit.recover import HELD_FILES, Recovery, Segments, look, open_segments, read_in_turn, recover
 from penstock.commit.scan import Scan, entry_of, newest_at_first_look, origin_of
-from penstock.declare.model import Column, TableDef
-from penstock.declare.types import of_text
+from penstock.declare.model import TableDef
 from penstock.errors import InputError, StateError
 from penstock.publish.files import plain
+from penstock.state.arrow import widened
 from penstock.state.view import View
 from penstock.store.outcome_codec import from_log
-from penstock.store.segment import DELETED, ENDS, LOAD, OUTCOMES, WINDOW, WRITTEN, part
+from penstock.store.schemas import Schemas
+from penstock.store.segment import DELETED, LOAD, OUTCOMES, RESTATED, WRITTEN, part
 
 T = TypeVar("T")
 
@@ -66,8 +67,7 @@ class Directory:
             raise StateError(f"there is no directory {self.path}; name the state directory of an app")
         identity = need_identity(self._disk, self.path, "app", "tables")
         self.app: str = identity["app"]
-        self.tables = {name: self._definition(name, columns) for name, columns in identity["tables"].items()}
-        self._windows = list(identity.get("windows", ()))  # their rows are not for readers
+        self._identity = identity
 
     # -- where it stands --------------------------------------------------------------------
 
@@ -145,56 +145,92 @@ class Directory:
 
     # -- tables -----------------------------------------------------------------------------
 
-    def definition(self, name: str) -> TableDef:
-        found = self.tables.get(name)
-        if found is None:
-            names = ", ".join(self.tables) or "none"
-            raise InputError(f"state directory {self.path}: app '{self.app}' has no table {name!r}; it has {names}")
-        return found
+    @property
+    def tables(self) -> dict[str, TableDef]:
+        """The tables of the newest version."""
+        return self._look(lambda found: self._tables_at(found, found.newest[1].version))
+
+    def _tables_at(self, found: Scan, version: int) -> dict[str, TableDef]:
+        return {table.name: table for table in self._schemas(found).at(version).definitions(str(self.path))}
+
+    def _schemas(self, found: Scan) -> Schemas:
+        return Schemas(found, self._identity)
+
+    def definition(self, name: str, version: int | None = None) -> TableDef:
+        """A table, as it was in a version, the newest unless told."""
+        return self._look(lambda found: self._defined(found, name, version))
+
+    def _defined(self, found: Scan, name: str, version: int | None) -> TableDef:
+        tables = self._tables_at(found, found.newest[1].version if version is None else version)
+        if name in tables:
+            return tables[name]
+        of = "" if version is None else f" in version {version}"
+        names = ", ".join(tables) or "none"
+        gone = self._schemas(found).gone(name)
+        more = f"; it was dropped in version {gone}: ask for an older one" if gone is not None and not of else ""
+        raise InputError(
+            f"state directory {self.path}: app '{self.app}' has no table {name!r}{of}; it has {names}{more}"
+        )
 
     def table(self, name: str, version: int | None = None, where: Where | None = None) -> pa.Table:
         """A table as of a version, the newest unless told; only records whose key is as `where` says."""
-        table = self.definition(name)
-        return self._rebuilt(self._recover(version, [name]), [table], where)[name]
+        recovery = self._recover(version, name)
+        self._defined(recovery.scan, name, version)
+        return self._rebuilt(recovery, version, name, where)[name]
 
     def view(self, version: int | None = None) -> View:
         """All tables as of one version, the newest unless told."""
-        recovery = self._recover(version, self.tables)
+        recovery = self._recover(version, None)
         found = recovery.scan.newest[1].version if version is None else version
-        return View(found, self._rebuilt(recovery, list(self.tables.values()), None))
+        return View(found, self._rebuilt(recovery, found, None, None))
 
     def history(self, name: str, where: Where) -> pa.Table:
-        """Every retained change of the records whose key is as `where` says, behind what was there before them."""
-        table, schema = self.definition(name), self.changes_schema(name)
-        recovery = recover(self._disk, self.path, None, oldest=True, skip=self._parts_besides([name]))
+        """Every retained change of the records whose key is as `where` says, behind what was there before them. Columns
+        are those of today: what had another name is found there."""
+        recovery = recover(self._disk, self.path, None, oldest=True, skip=_PartsBesides(name))
+        schemas, newest = self._schemas(recovery.scan), recovery.scan.newest[1].version
+        table = self._defined(recovery.scan, name, None)
+        schema = _feed_schema(table)
         found = [schema.empty_table()]
-        if recovery.snapshot is not None:
-            found.append(_feed(_matching(recovery.snapshot.tables[name], where), recovery.base_version, "kept", schema))
+        if recovery.snapshot is not None and name in recovery.snapshot.tables:
+            rows = schemas.follow(name, recovery.snapshot.tables[name], recovery.base_version, newest)
+            if rows.num_columns:
+                found.append(_feed(_matching(rows, where), recovery.base_version, "kept", schema))
         with closing(recovery.segments) as segments:
             for segment in segments:
-                found += self._feed_of(segment, table, where, schema)
+                found += self._feed_of(segment, table, where, schema, schemas, newest)
         return pa.concat_tables(found)
 
-    def _recover(self, version: int | None, names: Collection[str]) -> Recovery:
+    def _recover(self, version: int | None, name: str | None) -> Recovery:
         try:
-            return recover(self._disk, self.path, version, skip=self._parts_besides(names))
+            return recover(self._disk, self.path, version, skip=_PartsBesides(name))
         except StateError:
             self.readable(version)  # Says it better, if it was pruned.
             raise
 
-    def _parts_besides(self, names: Collection[str]) -> set[str]:
-        others = [name for name in self.tables if name not in names]
-        windows = {part(kind, window) for window in self._windows for kind in (ENDS, WINDOW)}
-        return {OUTCOMES, *windows, *(part(kind, other) for other in others for kind in (WRITTEN, DELETED, LOAD))}
-
-    def _rebuilt(self, recovery: Recovery, tables: list[TableDef], where: Where | None) -> dict[str, pa.Table]:
-        base = recovery.snapshot.tables if recovery.snapshot else {t.name: t.arrow().empty_table() for t in tables}
-        pieces = {table.name: [_matching(base[table.name], where)] for table in tables}
-        gone = {table.name: [False] for table in tables}
+    def _rebuilt(
+        self, recovery: Recovery, version: int | None, name: str | None, where: Where | None
+    ) -> dict[str, pa.Table]:
+        """A table, or all of them, as of a version, with the columns that they had then."""
+        version = recovery.scan.newest[1].version if version is None else version
+        tables = [t for t in self._tables_at(recovery.scan, version).values() if name in (None, t.name)]
+        # From there on a table has had these columns: a change of them states its records anew.
+        schemas = self._schemas(recovery.scan)
+        since = {table.name: schemas.since(table.name, version) for table in tables}
+        base = recovery.snapshot.tables if recovery.snapshot else {}
+        pieces: dict[str, list[pa.Table]] = {table.name: [] for table in tables}
+        gone: dict[str, list[bool]] = {table.name: [] for table in tables}
+        for table in tables:
+            is_there = table.name in base and recovery.base_version >= since[table.name]
+            rows = base[table.name] if is_there else table.arrow().empty_table()
+            pieces[table.name].append(_matching(rows, where))
+            gone[table.name].append(False)
         with closing(recovery.segments) as segments:
             for segment in segments:
                 for table in tables:
-                    for change, rows in self._changes(segment, table, "its tables cannot be read without the app"):
+                    if segment.header["version"] < since[table.name]:
+                        continue
+                    for change, rows in self._changes(segment, table.name, "its tables cannot be read without the app"):
                         pieces[table.name].append(_matching(rows, where))
                         gone[table.name].append(change == "deleted")
         return {table.name: _last_written(table, pieces[table.name], gone[table.name]) for table in tables}
@@ -202,36 +238,52 @@ class Directory:
     # -- the feed ---------------------------------------------------------------------------
 
     def changes(self, name: str, start: int | None = None, end: int | None = None) -> pa.Table:
-        """Every change of a table in these versions: version, change (written, deleted, loaded), its columns.
+        """Every change of a table in these versions: version, change (written, deleted, loaded, migrated), its columns.
 
         A batch's changes are those of all its events together: a record as the batch left it. A deleted one has its
-        key, and nulls; one that the same batch had made was never there before.
+        key, and nulls; one that the same batch had made was never there before. Columns are those of the last of these
+        versions: what had another name is found there. Where columns have changed, each record is there anew, as
+        migrated.
         """
         after, upto = self.span(start, end)
-        schema = self.changes_schema(name)
-        return pa.concat_tables([schema.empty_table(), *self.changes_between(name, after.commit, upto.commit)])
+        schema = self.changes_schema(name, upto.version)
+        tables = self.changes_between(name, after.commit, upto.commit, version=upto.version)
+        return pa.concat_tables([schema.empty_table(), *tables])
 
-    def changes_schema(self, name: str) -> pa.Schema:
-        table = self.definition(name)
-        taken = [field.name for field in _FEED if table.column(field.name)]
-        if taken:
-            raise InputError(
-                f"table '{name}' has a column '{taken[0]}', which the feed of changes needs for its own; "
-                "read the table by option version instead"
-            )
-        return pa.schema([*_FEED, *(pa.field(c.name, c.type.arrow(), nullable=not c.key) for c in table.columns)])
+    def changes_schema(self, name: str, version: int | None = None) -> pa.Schema:
+        return _feed_schema(self.definition(name, version))
 
-    def changes_between(self, name: str, after: int, upto: int, where: Where | None = None) -> Iterator[pa.Table]:
-        """The changes of the commits after one, up to another; one table a kind of change."""
-        table, schema = self.definition(name), self.changes_schema(name)
-        parts = [f"{part}:{name}" for part in ("written", "deleted", "load")]
+    def changes_between(
+        self, name: str, after: int, upto: int, where: Where | None = None, version: int | None = None
+    ) -> Iterator[pa.Table]:
+        """The changes of the commits after one, up to another; one table a kind of change. version: whose columns they
+        have; the newest's unless told."""
+        schemas, version, table = self._look(lambda found: self._columns_at(found, name, version))
+        schema = _feed_schema(table)
+        parts = [part(kind, name) for kind in (WRITTEN, DELETED, LOAD, RESTATED)]
         with closing(self._commits(after, upto, parts)) as segments:
             for segment in segments:
-                yield from self._feed_of(segment, table, where, schema)
+                yield from self._feed_of(segment, table, where, schema, schemas, version)
 
-    def _feed_of(self, segment: Segment, table: TableDef, where: Where | None, schema: pa.Schema) -> Iterator[pa.Table]:
-        for change, rows in self._changes(segment, table, 'it has no feed of changes; open it with log="changes"'):
-            yield _feed(_matching(rows, where), segment.header["version"], change, schema)
+    def _columns_at(self, found: Scan, name: str, version: int | None) -> tuple[Schemas, int, TableDef]:
+        version = found.newest[1].version if version is None else version
+        return self._schemas(found), version, self._defined(found, name, version)
+
+    def _feed_of(
+        self,
+        segment: Segment,
+        table: TableDef,
+        where: Where | None,
+        schema: pa.Schema,
+        schemas: Schemas,
+        version: int,
+    ) -> Iterator[pa.Table]:
+        """version: whose columns the feed has."""
+        own = segment.header["version"]
+        for change, rows in self._changes(segment, table.name, 'it has no feed of changes; open it with log="changes"'):
+            followed = schemas.follow(table.name, rows, own, version)
+            if followed.num_columns:  # Else of a table of this name that has gone since.
+                yield _feed(_matching(followed, where), own, change, schema)
 
     def outcomes(self, start: int | None = None, end: int | None = None) -> pa.Table:
         """The outcomes of these versions, texts as plain strings."""
@@ -259,19 +311,7 @@ class Directory:
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _definition(self, name: str, columns: dict[str, str]) -> TableDef:
-        return TableDef(name, tuple(self._column(name, column, text) for column, text in columns.items()))
-
-    def _column(self, table: str, name: str, text: str) -> Column:
-        type_ = of_text(text.removesuffix(" key"))
-        if type_ is None:
-            raise StateError(
-                f"{self.path / 'penstock.json'}: column '{name}' of table '{table}' has a type that this Penstock "
-                f"does not know, {text!r}; use the Penstock that wrote it"
-            )
-        return Column(name, type_, key=text.endswith(" key"))
-
-    def _changes(self, segment: Segment, table: TableDef, without: str) -> Iterator[tuple[str, pa.Table]]:
+    def _changes(self, segment: Segment, table: str, without: str) -> Iterator[tuple[str, pa.Table]]:
         """What a commit did to a table; deletions first, as the writer applies them."""
         header, parts = segment.header, segment.parts
         if header["kind"] == "batch" and header["log"] != "changes":
@@ -279,8 +319,8 @@ class Directory:
                 f"state directory {self.path}: version {header['version']} was logged as its input, so {without}"
                 + ("; close the database, which makes a snapshot, or open it with the app" if "app" in without else "")
             )
-        for change, kind in (("deleted", DELETED), ("written", WRITTEN), ("loaded", LOAD)):
-            rows = parts.get(part(kind, table.name))
+        for change, kind in (("migrated", RESTATED), ("deleted", DELETED), ("written", WRITTEN), ("loaded", LOAD)):
+            rows = parts.get(part(kind, table))
             if rows is not None and rows.num_rows:
                 yield change, rows
 
@@ -317,6 +357,27 @@ class Directory:
         )
 
 
+class _PartsBesides:
+    """Parts that need not be read: of other tables than this one, of windows, of what is no table. None: all tables."""
+
+    def __init__(self, table: str | None) -> None:
+        self._table = table
+
+    def __contains__(self, name: object) -> bool:
+        kind, _, of = str(name).partition(":")
+        return kind not in (WRITTEN, DELETED, LOAD, RESTATED) or self._table not in (None, of)
+
+
+def _feed_schema(table: TableDef) -> pa.Schema:
+    taken = [field.name for field in _FEED if table.column(field.name)]
+    if taken:
+        raise InputError(
+            f"table '{table.name}' has a column '{taken[0]}', which the feed of changes needs for its own; "
+            "read the table by option version instead"
+        )
+    return pa.schema([*_FEED, *(pa.field(c.name, c.type.arrow(), nullable=not c.key) for c in table.columns)])
+
+
 def _newest(found: Scan) -> Position:
     commit, entry = found.newest
     return Position(entry.version, commit)
@@ -338,7 +399,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     for field in schema:
         if field.name in table.column_names:
             try:
-                columns.append(table.column(field.name).cast(field.type))
+                columns.append(widened(table.column(field.name), field.type))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise StateError(
                     f"column '{field.name}' was {table.schema.field(field.name).type} in an older version and does "

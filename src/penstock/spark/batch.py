@@ -31,10 +31,8 @@ from penstock.spark import databases, direct_source, events
 from penstock.spark.backlog import Backlog
 from penstock.spark.checkpoint import CHECKPOINT, fingerprint, first_not_done, last_done, planned, query_id
 from penstock.spark.databases import DatabaseSpec, OpenDatabase
-from penstock.spark.direct_source import Spans
+from penstock.spark.direct_source import DirectSource, Spans, following
 from penstock.spark.drained import DrainNote
-from penstock.spark.files import SourceFiles
-from penstock.spark.run_ahead import following
 from penstock.store.durable import SOURCE
 
 
@@ -46,15 +44,17 @@ class MicroBatch:
     outcomes: OutcomeFiles | Callable[[Any, int], Any]
     watermark: int | None
     outputs: tuple[tuple[str, OutcomeFiles], ...] = ()  # events that go out, and where to
-    direct: tuple[SourceFiles, ...] = ()  # the sources, if all of them are direct
+    direct: tuple[DirectSource, ...] = ()  # the sources that are direct
+    all_direct: bool = False  # whether there are no others
     alone: str | None = None  # the event, if its DataFrame is the only source
-    all_listed: bool = False  # whether files that come after the start are left to another query: availableNow
+    all_listed: bool = False  # whether what comes after the start is left to another query: availableNow
     calls: bool = False  # whether other processes may call
     admission: Admission = Admission()  # noqa: RUF009 - it is frozen
     awaits: bool = False  # whether outcomes are written before Spark is told, as where nobody waits for them at the end
 
     def __call__(self, frame: Any, batch_id: int) -> None:
         opened = databases.opened(self.spec)
+        opened.sources = self.direct
         with nullcontext() if opened.idle is None else opened.idle.batch():
             self._run(opened, frame, batch_id)
 
@@ -74,22 +74,24 @@ class MicroBatch:
             self._start_next(opened, batch_id + 1, source, spans)
 
     @property
-    def _by_files(self) -> bool:
-        """Whether a batch is logged by its files."""
+    def _by_name(self) -> bool:
+        """Whether a batch is logged by the files that it is from."""
         return self.spec.options.get("log") == SOURCE
 
     def _spans(self, batch_id: int) -> Spans | None:
-        """The batch's files, where all sources are direct and Spark's notes can be read."""
-        return direct_source.spans(Path(self.spec.path) / CHECKPOINT, batch_id, self.direct) if self.direct else None
+        """The batch's offsets, where all sources are direct and Spark's notes can be read."""
+        return (
+            direct_source.spans(Path(self.spec.path) / CHECKPOINT, batch_id, self.direct) if self.all_direct else None
+        )
 
     def _events(self, opened: OpenDatabase, frame: Any, spans: Spans | None) -> dict[str, Any]:
         """The batch's events, once the outcomes of the batch before it are on disk."""
         program = opened.database.program
         batch = None
         if spans is not None:
-            batch = opened.run_ahead.take(program, self.direct, spans, named=self._by_files)
+            batch = opened.run_ahead.take(program, self.direct, spans, named=self._by_name)
         if batch is None:
-            batch = events.unpack(program, frame.toArrow(), self.alone)
+            batch = events.unpack(program, frame.toArrow(), self.alone, self.direct)
         opened.outcomes.wait()
         return batch
 
@@ -106,7 +108,7 @@ class MicroBatch:
                 watermark=self.watermark,
                 _admission=self.admission,
             )
-            opened.run_ahead.start(database.program, self.direct, coming, run, opened.outcomes, named=self._by_files)
+            opened.run_ahead.start(database.program, self.direct, coming, run, opened.outcomes, named=self._by_name)
 
     def go_on(self, opened: OpenDatabase, t: datetime.datetime) -> None:
         """Move the clock of a stream on which nothing comes, if anything runs by then."""
@@ -177,5 +179,5 @@ class MicroBatch:
 
 
 def named(spans: Spans) -> str:
-    """The same of a batch of direct sources, whose files say all; it is known before Spark's plan is."""
+    """The same of a batch of direct sources, whose offsets say all; it is known before Spark's plan is."""
     return fingerprint(json.dumps(spans, sort_keys=True).encode())

@@ -3,6 +3,7 @@ the outcomes. No Spark is needed for it.
 
     files that batches came from     with log="source", what the log says of them: they are the log
     sources/EVENT.list               each line's checksum, and whose list it is
+    sources/EVENT.topic              its checksum, and whose it is
     drained                          its checksum
     checkpoint/metadata              the query whose state this is
     checkpoint/offsets, commits      Hadoop's checksums; and that the next batch is the one that the state waits for
@@ -33,6 +34,8 @@ from penstock.execute.source_files import SourceFile
 from penstock.publish.manifest import check_outcomes
 from penstock.spark.checkpoint import CHECKPOINT, read_note
 from penstock.spark.drained import DrainNote
+from penstock.spark.kafka.note import SUFFIX as TOPIC
+from penstock.spark.kafka.note import read as read_topic_note
 from penstock.spark.listing import OLD_SUFFIX, SOURCES, SUFFIX, FileList
 from penstock.store.stream import StreamState
 
@@ -130,6 +133,9 @@ def _logged_by_name(disk: Disk, state: Path) -> Iterator[Finding]:
 def _sources(disk: Disk, state: Path) -> Iterator[Finding]:
     for name in names(disk, state / SOURCES):
         file = state / SOURCES / name
+        if file.suffix == TOPIC:
+            yield _topic(disk, file)
+            continue
         if file.suffix not in (SUFFIX, OLD_SUFFIX):
             yield Finding(f"{SOURCES}/{name}", True, "is not Penstock's", "nothing reads it; move it away")
             continue
@@ -146,6 +152,15 @@ def _sources(disk: Disk, state: Path) -> Iterator[Finding]:
             if known < count:
                 problem = f"names {known} files, but {count} have been read" if known else "is missing"
                 yield Finding(f"{SOURCES}/{file.name}", False, problem, f"{RESTORE}: the stream cannot go on")
+
+
+def _topic(disk: Disk, file: Path) -> Finding:
+    """The note of where a stream began to read a topic."""
+    try:
+        read_topic_note(file, disk)
+    except StateError as error:
+        return Finding(f"{SOURCES}/{file.name}", False, problem_of(error, file), f"{RESTORE}: the stream cannot go on")
+    return Finding(f"{SOURCES}/{file.name}", size=_size(disk, file))
 
 
 def _files_read(disk: Disk, folder: Path) -> dict[str, int]:

@@ -15,6 +15,7 @@ import json
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 from penstock.commit.disk import Disk
 from penstock.errors import StateError
@@ -57,16 +58,17 @@ def first_not_done(state: str) -> int:
 def noted_events(state: str) -> list[str | None] | None:
     """The sources of the newest plan, in their places: the event of a direct one, None for any other; None where there
     is no plan, or one of another make."""
-    plan = _newest_plan(state)
-    return None if plan is None else [None if one is None else one[0] for one in plan]
+    noted = noted_offsets(state)
+    return None if noted is None else [None if offset is None else str(offset["event"]) for offset in noted]
 
 
-def noted_files(state: str, event: str) -> int:
-    """How many files of a direct source the newest plan counts."""
-    return max((one[1] for one in _newest_plan(state) or () if one is not None and one[0] == event), default=0)
+def noted_offset(state: str, event: str) -> dict[str, Any] | None:
+    """Up to where the newest plan has read a direct source; None where it has not begun."""
+    return next((one for one in noted_offsets(state) or () if one is not None and one["event"] == event), None)
 
 
-def _newest_plan(state: str) -> list[tuple[str, int] | None] | None:
+def noted_offsets(state: str) -> list[dict[str, Any] | None] | None:
+    """Likewise: the offsets of direct sources, which name their event."""
     offsets = Path(state) / CHECKPOINT / "offsets"
     try:
         newest = max(int(name) for name in Disk().listdir(offsets) if name.isdigit())
@@ -76,12 +78,12 @@ def _newest_plan(state: str) -> list[tuple[str, int] | None] | None:
     return [_direct(source) for source in sources] if version == "v1" else None
 
 
-def _direct(offset: str) -> tuple[str, int] | None:
+def _direct(offset: str) -> dict[str, Any] | None:
     try:
-        noted = json.loads(offset)
-        return str(noted["event"]), int(noted["files"])
-    except (ValueError, TypeError, KeyError):  # a DataFrame's, or one that has not begun
+        found = json.loads(offset)
+    except ValueError:  # one that has not begun
         return None
+    return found if isinstance(found, dict) and "event" in found else None  # None: a DataFrame's
 
 
 def fingerprint(data: bytes) -> str:

@@ -2,7 +2,7 @@
 
     Spark 4.0    DataFrames, direct sources without a limit, the reader
     Spark 4.1    and filters that a reader takes (`key = …`)
-    Spark 4.2    and admission control: a limit to a batch, `files_per_batch` and `versions_per_batch`
+    Spark 4.2    and admission control: a limit to a batch, `files_per_batch`, `rows_per_batch` and `versions_per_batch`
 
 A source of Spark 4.2 is asked for `latestOffset(start, limit)`, an older one for `latestOffset()`: ours answer both. An
 older Spark's one batch takes all there is, also with availableNow; a limit is refused by `need_admission`.
@@ -22,7 +22,13 @@ from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import EqualTo, Filter, In
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxFiles,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
 
     ADMITS = FILTERS = True
 else:
@@ -31,6 +37,7 @@ else:
             ReadAllAvailable,
             ReadLimit,
             ReadMaxFiles,
+            ReadMaxRows,
             SupportsTriggerAvailableNow,
         )
 
@@ -48,6 +55,10 @@ else:
         @dataclass
         class ReadMaxFiles(ReadLimit):
             max_files: int
+
+        @dataclass
+        class ReadMaxRows(ReadLimit):
+            max_rows: int
 
         class SupportsTriggerAvailableNow:
             """Spark asks once what there is, and takes that."""
@@ -79,6 +90,7 @@ __all__ = [
     "ReadAllAvailable",
     "ReadLimit",
     "ReadMaxFiles",
+    "ReadMaxRows",
     "SupportsTriggerAvailableNow",
     "arrow_schema",
     "need_admission",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from penstock.database import Database
 from penstock.errors import StateError
 from penstock.plan.ir import Plan
+from penstock.spark.direct_source import DirectSource
 from penstock.spark.idle import Idle
 from penstock.spark.outcome_writer import OutcomeWriter
 from penstock.spark.run_ahead import RunAhead
@@ -51,6 +52,7 @@ class OpenDatabase:
     caught_up: bool = False  # whether what a crash kept from being written has been written
     idle: Idle | None = None  # of a stream whose clock goes on when nothing comes
     query: Any = None  # the streaming query that feeds it, once it has started
+    sources: Sequence[DirectSource] = ()  # that its query reads here
 
     def flush(self) -> None:
         if self.backlog is not None:
@@ -62,6 +64,8 @@ class OpenDatabase:
             with closing(self.database), closing(self.run_ahead), idle:
                 self.outcomes.wait()
             self.flush()  # what came between the stream's batches until the end
+            for source in self.sources:
+                source.close()
 
 
 _mutex = threading.RLock()

@@ -2,7 +2,7 @@
 
 Several types of event make one stream, so that they can be merged in event order:
 
-    kind   place   file                  Transfer             Deposit
+    kind   place   piece                 Transfer             Deposit
     0      null    null                  {ts, src, dst, …}    null
     1      null    null                  null                 {ts, account, …}
     2      7       in/part-7.parquet     null                 null          a direct source: the engine reads it
@@ -12,6 +12,7 @@ A DataFrame that is alone has nothing to be merged with, and goes as it is: half
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -24,8 +25,8 @@ from penstock.declare.kinds import KINDS
 from penstock.declare.model import EventDef, Program
 from penstock.declare.types import Type
 from penstock.errors import InputError
-from penstock.execute.source_files import read
-from penstock.spark.files import Files, file_names
+from penstock.spark.direct_source import DirectInput, DirectSource
+from penstock.spark.threads import FEW_CORES
 
 _TAKES = {row.name: tuple(getattr(T, name) for name in row.spark) for row in KINDS.values()}
 
@@ -34,7 +35,8 @@ def check(event: EventDef, frame: Any) -> None:
     """InputError that names every column that is missing or of another type."""
     if not isinstance(frame, DataFrame):
         raise InputError(
-            f"event '{event.name}': its source is {type(frame).__name__}; give a DataFrame or ps.parquet(…)"
+            f"event '{event.name}': its source is {type(frame).__name__}; give a DataFrame, ps.parquet(…) or "
+            "ps.kafka(…)"
         )
     given = {f.name: f.dataType for f in frame.schema.fields}
     wrong = []
@@ -73,28 +75,28 @@ def by_event(program: Program, sources: dict[Any, Any]) -> dict[EventDef, Any]:
 def alone(sources: dict[EventDef, Any]) -> EventDef | None:
     """The event whose DataFrame is the only source."""
     event, *others = sources
-    return None if others or isinstance(sources[event], Files) else event
+    return None if others or isinstance(sources[event], DirectInput) else event
 
 
 def pack(spark: Any, program: Program, sources: dict[EventDef, Any], state: str) -> DataFrame:
     """All sources as one streaming DataFrame."""
     frames = []
     for event, source in sources.items():
-        if not isinstance(source, Files):
+        if not isinstance(source, DirectInput):
             check(event, source)
     only = alone(sources)
     if only is not None:
         return sources[only].select(*_fields(only))
     for event, source in sources.items():
-        direct = isinstance(source, Files)
-        frame = file_names(spark, source, event.name, state) if direct else source
+        direct = isinstance(source, DirectInput)
+        frame = source.of(event.name, state).stream(spark) if direct else source
         columns = [
             F.lit(program.kind(event.name)).alias("kind"),
             (F.col("place") if direct else F.lit(None).cast("long")).alias("place"),
-            (F.col("file") if direct else F.lit(None).cast("string")).alias("file"),
+            (F.col("piece") if direct else F.lit(None).cast("string")).alias("piece"),
         ]
         for other, its in sources.items():
-            if isinstance(its, Files):
+            if isinstance(its, DirectInput):
                 continue
             struct = F.struct(*_fields(other)) if other is event else None
             wanted = _struct_type(other, its)
@@ -113,8 +115,11 @@ def _struct_type(event: EventDef, frame: DataFrame) -> T.StructType:
     return T.StructType([T.StructField(f.name, given[f.name]) for f in event.fields])
 
 
-def unpack(program: Program, packed: pa.Table, only: str | None = None) -> dict[str, pa.Table]:
-    """The batch's events as the engine takes them: event name -> Arrow table. only: the event that came alone."""
+def unpack(
+    program: Program, packed: pa.Table, only: str | None = None, sources: Sequence[DirectSource] = ()
+) -> dict[str, Any]:
+    """The batch's events as the engine takes them: event name -> Arrow table. only: the event that came alone.
+    sources: the direct ones, which read what the batch has only the names of."""
     if only is not None:
         return {only: packed} if packed.num_rows else {}
     kinds = packed.column("kind")
@@ -123,9 +128,10 @@ def unpack(program: Program, packed: pa.Table, only: str | None = None) -> dict[
         mine = packed.filter(pa.compute.equal(kinds, number))
         if mine.num_rows == 0:
             continue
-        files = mine.filter(mine.column("file").is_valid()).sort_by("place").column("file").to_pylist()
-        if files:
-            out[event.name] = read(event, files)
+        pieces = mine.filter(mine.column("piece").is_valid()).sort_by("place").column("piece").to_pylist()
+        if pieces:
+            source = next(s for s in sources if s.event == event.name)
+            out[event.name] = source.read(event, pieces, named=False, threads=not FEW_CORES)
         else:
             rows = mine.column(event.name).flatten()
             out[event.name] = pa.Table.from_arrays(rows, names=[f.name for f in event.fields])

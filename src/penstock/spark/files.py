@@ -1,4 +1,4 @@
-"""Direct sources: Spark keeps the offsets and plans the batches, the engine reads the files.
+"""A directory of Parquet files as a direct source (direct_source.py).
 
 `ps.parquet("in/")` becomes a small streaming source that yields file names. An offset is a number of
 files; which file has which number is kept in a list of its own in the state directory (listing.py), so that a
@@ -8,17 +8,18 @@ restart sees the same files under the same numbers, whatever has come since.
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+from penstock.declare.model import EventDef
 from penstock.errors import InputError, StateError
-from penstock.spark.checkpoint import noted_files
+from penstock.execute.source_files import read, read_named
+from penstock.spark.checkpoint import noted_offset
 from penstock.spark.compatibility import (
     ReadAllAvailable,
     ReadLimit,
@@ -26,21 +27,25 @@ from penstock.spark.compatibility import (
     SupportsTriggerAvailableNow,
     need_admission,
 )
+from penstock.spark.direct_source import PIECES, DirectInput, Rows
+from penstock.spark.formats import pieces_of_stream
 from penstock.spark.listing import FileList, file_list, list_path
-from penstock.spark.workers import plainly, this_python
 
-SCHEMA = "place long, file string"
 FORMAT = "penstock_files"
-
-_registered: weakref.WeakSet[Any] = weakref.WeakSet()  # sessions that know the format
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class Files(DirectInput):
     """A directory of Parquet files, as a source of events."""
 
     path: str
     files_per_batch: int | None = None
+
+    way: ClassVar[str] = "ps.parquet"
+    can_be_log: ClassVar[bool] = True
+
+    def of(self, event: str, state: str) -> SourceFiles:
+        return listed(self, event, state)
 
 
 def parquet(path: str | os.PathLike[str], files_per_batch: int | None = None) -> Files:
@@ -53,33 +58,43 @@ def parquet(path: str | os.PathLike[str], files_per_batch: int | None = None) ->
     return Files(str(Path(path).absolute()), files_per_batch)
 
 
-def file_names(spark: Any, files: Files, event: str, state: str) -> DataFrame:
-    """The streaming DataFrame of (place, file)."""
-    if not Path(files.path).is_dir():
-        raise InputError(f"event '{event}': there is no directory {files.path}; make it, or name another")
-    if files.files_per_batch is not None:
-        limit, instead = files.files_per_batch, "leave it out: a batch then takes all files that are there"
-        need_admission(f"event '{event}'", f"files_per_batch={limit}", instead)
-    if spark not in _registered:  # Spark warns of a second time
-        with this_python(spark):
-            spark.dataSource.register(FileNames)
-        _registered.add(spark)
-    known = listed(files, event, state).known
-    reader = spark.readStream.format(FORMAT).option("path", files.path).option("list", known).option("event", event)
-    if files.files_per_batch is not None:
-        reader = reader.option("files_per_batch", str(files.files_per_batch))
-    with plainly(spark):
-        return reader.load()
-
-
 @dataclass(frozen=True, slots=True)
 class SourceFiles:
-    """A direct source where its files are read: which file has which number."""
+    """A directory where its files are read: which file has which number. Its pieces are paths."""
 
     event: str
     path: str
     known: str  # the list
     files_per_batch: int | None
+
+    def stream(self, spark: Any) -> DataFrame:
+        if not Path(self.path).is_dir():
+            raise InputError(f"event '{self.event}': there is no directory {self.path}; make it, or name another")
+        options = {"path": self.path, "list": self.known, "event": self.event}
+        if self.files_per_batch is not None:
+            limit, instead = self.files_per_batch, "leave it out: a batch then takes all files that are there"
+            need_admission(f"event '{self.event}'", f"files_per_batch={limit}", instead)
+            options["files_per_batch"] = str(limit)
+        return pieces_of_stream(spark, FileNames, options)
+
+    def offset(self, noted: dict[str, Any] | None) -> int:
+        return 0 if noted is None else int(noted["files"])
+
+    def pieces(self, start: int, end: int) -> tuple[str, ...] | None:
+        known = self.names()
+        return self.paths(known[start:end]) if len(known) >= end else None
+
+    def following(self, end: int, *, all_listed: bool) -> int | None:
+        share, known = self.files_per_batch, len(self.names())
+        if share is None or (known < end + share and not all_listed):
+            return None
+        return min(end + share, known)
+
+    def read(self, event: EventDef, pieces: Sequence[str], *, named: bool, threads: bool) -> Rows:
+        return (read_named if named else read)(event, pieces, threads=threads)
+
+    def close(self) -> None:
+        pass  # No file stays open.
 
     def names(self) -> list[str]:
         return file_list(Path(self.known), self.event).names()
@@ -98,7 +113,7 @@ class FileNames(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return SCHEMA
+        return PIECES
 
     def streamReader(self, schema: Any) -> _Reader:
         limit = self.options.get("files_per_batch")
@@ -128,7 +143,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
         if start is None:  # An older Spark does not say it, but has noted it.
-            start = self._offset(noted_files(str(self._known.parent.parent), self._event))
+            start = noted_offset(str(self._known.parent.parent), self._event) or self.initialOffset()
         self._refuse_other(start)
         self._require(start["files"])
         count = len(self._look())

@@ -126,7 +126,9 @@ class _Wanted:
         if self.feed == "outcomes":
             return directory.outcomes_schema()
         assert self.table is not None
-        return directory.changes_schema(self.table) if self.feed else directory.definition(self.table).arrow()
+        if self.feed:
+            return directory.changes_schema(self.table, self.end)
+        return directory.definition(self.table, self.version).arrow()
 
 
 def _batch(options: Any) -> _Wanted:
@@ -158,6 +160,7 @@ class _Version(InputPartition):
 class _Commits(InputPartition):
     after: int
     upto: int
+    version: int  # whose columns the changes have
 
 
 class _Scan:
@@ -167,10 +170,12 @@ class _Scan:
         self.wanted = wanted
         self.directory = wanted.open()
         self.where: dict[str, list[Any]] = {}
+        self._fields = [(field.name, field.dataType) for field in schema.fields]
         self._schema = arrow_schema(schema)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         for table in self._tables(partition):
+            self._refuse_changed(table.schema)
             yield from conform(table, self._schema).to_batches(max_chunksize=ROWS_PER_RECORD_BATCH)
 
     def _tables(self, partition: InputPartition) -> Iterator[pa.Table]:
@@ -181,9 +186,23 @@ class _Scan:
             return
         assert isinstance(partition, _Commits)
         if name is not None:
-            yield from self.directory.changes_between(name, partition.after, partition.upto, self.where)
+            yield from self.directory.changes_between(
+                name, partition.after, partition.upto, self.where, partition.version
+            )
         else:
             yield from self.directory.outcomes_between(partition.after, partition.upto)
+
+    def _refuse_changed(self, schema: pa.Schema) -> None:
+        """A DataFrame has the columns that the table had when it was made; those of outcomes may differ."""
+        if (
+            self.wanted.table is None
+            or [(f.name, f.dataType) for f in from_arrow_schema(schema).fields] == self._fields
+        ):
+            return
+        raise StateError(
+            f"table '{self.wanted.table}' of state directory {self.directory.path} has other columns since this was "
+            "made: read it again; a stream goes on from its checkpoint when it is started again"
+        )
 
 
 class _Reader(_Scan, DataSourceReader):
@@ -192,13 +211,15 @@ class _Reader(_Scan, DataSourceReader):
         if wanted.feed is None:
             return [_Version(directory.readable(wanted.version))]
         after, upto = directory.span(wanted.start, wanted.end)
-        return [_Commits(after.commit, upto.commit)]
+        return [_Commits(after.commit, upto.commit, upto.version)]
 
 
 class _PushingReader(_Reader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Takes those on key columns; the rest is left to Spark."""
-        table = None if self.wanted.table is None else self.directory.definition(self.wanted.table)
+        wanted = self.wanted
+        version = wanted.end if wanted.feed else wanted.version
+        table = None if wanted.table is None else self.directory.definition(wanted.table, version)
         for filter in filters:
             pushed = _pushed(filter, table)
             if pushed is None:
@@ -236,7 +257,7 @@ class _StreamReader(_Scan, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         self._refuse_other(Position(**start), Position(**end))  # an older Spark shows the start only here
         self.directory.require_after(Position(**start))
-        return [_Commits(start["commit"], end["commit"])]
+        return [_Commits(start["commit"], end["commit"], self.directory.version)]
 
     def _refuse_other(self, begin: Position, newest: Position) -> None:
         if newest.commit < begin.commit:

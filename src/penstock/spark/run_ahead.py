@@ -1,48 +1,29 @@
 """The next batch of direct sources, read and run while Spark plans it.
 
 What Spark does between two batches takes as long as 100,000 events or more. Meanwhile the next batch, as far as it is
-certain which files it has, is read and run (`Database.run_ahead`); when Spark asks for it, it only has to happen. If
-Spark asks for another one, the database goes back, and this reads that one's files.
+certain which rows it has, is read and run (`Database.run_ahead`); when Spark asks for it, it only has to happen. If
+Spark asks for another one, the database goes back, and this reads that one's rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TypeAlias
-
-import pyarrow as pa
 
 from penstock.declare.model import EventDef, Program
-from penstock.execute.source_files import SourceRows, read, read_named
-from penstock.spark.direct_source import Spans, files_of
-from penstock.spark.files import SourceFiles
+from penstock.spark.direct_source import DirectSource, Pieces, Rows, Spans, pieces_of
 from penstock.spark.outcome_writer import OutcomeWriter
 from penstock.spark.threads import FEW_CORES, worker
 
-# With few cores, Spark between two batches is slowed down by as much as we gain if we take all of them. So files are
+# With few cores, Spark between two batches is slowed down by as much as we gain if we take all of them. So rows are
 # read by one thread, and outcomes written first, unless these are many: seconds that they are waited for.
 FEW_OUTCOMES_S = 0.015
-
-Rows: TypeAlias = pa.Table | SourceRows
-
-
-def following(sources: tuple[SourceFiles, ...], done: Spans, *, all_listed: bool) -> Spans | None:
-    """The batch after this one, as Spark will plan it; None where that is not certain, as new files may come first.
-    all_listed: Spark takes no new ones, as with availableNow."""
-    out = {}
-    for source in sources:
-        start, share, known = done[source.event][1], source.files_per_batch, len(source.names())
-        if share is None or (known < start + share and not all_listed):
-            return None
-        out[source.event] = start, min(start + share, known)
-    return out if any(start < end for start, end in out.values()) else None
 
 
 class RunAhead:
     def __init__(self) -> None:
         self._pool = worker("penstock-ahead")
-        self._coming: dict[tuple[str, ...], Future[Rows]] = {}
+        self._coming: dict[tuple[str, Pieces], Future[Rows]] = {}
         self._running: Future[None] | None = None
 
     def wait(self) -> None:
@@ -52,36 +33,36 @@ class RunAhead:
             running.result()
 
     def take(
-        self, program: Program, sources: tuple[SourceFiles, ...], wanted: Spans, *, named: bool = False
+        self, program: Program, sources: Sequence[DirectSource], wanted: Spans, *, named: bool = False
     ) -> dict[str, Rows] | None:
-        """The events of a batch; None where the lists lack a file that it names. named: with their files."""
+        """The events of a batch; None where a source does not know its pieces. named: with what a log says of them."""
         coming, self._coming = self._coming, {}
-        files = files_of(program, sources, wanted)
-        if files is None:
+        found = pieces_of(program, sources, wanted)
+        if found is None:
             return None
         out: dict[str, Rows] = {}
-        for event, names in files:
-            ready = _had(coming.get(names))
-            out[event.name] = _read(event, names, named) if ready is None else ready
+        for source, event, pieces in found:
+            ready = _had(coming.get((event.name, pieces)))
+            out[event.name] = _read(source, event, pieces, named) if ready is None else ready
         return out
 
     def start(
         self,
         program: Program,
-        sources: tuple[SourceFiles, ...],
+        sources: Sequence[DirectSource],
         wanted: Spans,
         run: Callable[[dict[str, Rows]], None],
         outcomes: OutcomeWriter,
         *,
         named: bool = False,
     ) -> None:
-        """Read the files of a batch, and run it, while the caller goes on. outcomes: what is still being written.
+        """Read the rows of a batch, and run it, while the caller goes on. outcomes: what is still being written.
         named: as `take` is asked for it."""
-        files = files_of(program, sources, wanted) or []
+        found = pieces_of(program, sources, wanted) or []
         if FEW_CORES:
             self._pool.submit(outcomes.wait_at_most, FEW_OUTCOMES_S)
-        self._coming = {names: self._pool.submit(_read, event, names, named) for event, names in files}
-        coming = {event.name: self._coming[names] for event, names in files}
+        coming = {event.name: self._pool.submit(_read, source, event, pieces, named) for source, event, pieces in found}
+        self._coming = {(event.name, pieces): coming[event.name] for _, event, pieces in found}
 
         def run_if_read() -> None:
             if all(future.exception() is None for future in coming.values()):
@@ -93,10 +74,10 @@ class RunAhead:
         self._pool.shutdown(cancel_futures=True)
 
 
-def _read(event: EventDef, names: tuple[str, ...], named: bool) -> Rows:
-    return (read_named if named else read)(event, names, threads=not FEW_CORES)
+def _read(source: DirectSource, event: EventDef, pieces: Pieces, named: bool) -> Rows:
+    return source.read(event, pieces, named=named, threads=not FEW_CORES)
 
 
 def _had(coming: Future[Rows] | None) -> Rows | None:
-    """What was read ahead. A file that could not be read then may have been mended since."""
+    """What was read ahead. What could not be read then may have been mended since."""
     return None if coming is None or coming.exception() is not None else coming.result()

@@ -1,7 +1,7 @@
 """Start, apply, load: an app's transactions over DataFrames. Read this file first.
 
     sources ──pack──> one streaming DataFrame ──foreachBatch──> MicroBatch ──> database ──> outcomes
-    (events.py, files.py)                                       (batch.py)     (databases.py)
+    (events.py, direct_source.py)                               (batch.py)     (databases.py)
 
 Spark does the sources, the offsets and the restarts; its checkpoint lies in the state directory.
 """
@@ -32,10 +32,11 @@ from penstock.spark import databases, events, same_sources
 from penstock.spark.batch import MicroBatch
 from penstock.spark.checkpoint import CHECKPOINT
 from penstock.spark.databases import DatabaseSpec
-from penstock.spark.files import Files, SourceFiles, listed
+from penstock.spark.direct_source import DirectInput, DirectSource
 from penstock.spark.idle import Idle
 from penstock.spark.query import closing_query
 from penstock.spark.workers import is_connect
+from penstock.store.durable import SOURCE
 
 Outcomes = str | os.PathLike[str] | Callable[[DataFrame, int], Any]
 
@@ -75,7 +76,8 @@ def start(
         _sink(outcomes, spec),
         delay,
         _outputs(program, outputs or {}, outcomes, spec),
-        direct=_direct(wanted, spec.path),
+        direct=_direct(wanted, spec),
+        all_direct=all(isinstance(source, DirectInput) for source in wanted.values()),
         alone=only.name if only else None,
         all_listed="availableNow" in (trigger or {}),
         calls=calls,
@@ -124,11 +126,16 @@ def _refuse_odd(program: Program, outcomes: Any, trigger: Any) -> None:
         raise InputError(f"app '{program.name}': trigger={trigger!r} is not a dict, such as {{'availableNow': True}}")
 
 
-def _direct(sources: dict[Any, Any], state: str) -> tuple[SourceFiles, ...]:
-    """The sources as the engine finds them itself, if it can find all of them."""
-    if not all(isinstance(source, Files) for source in sources.values()):
-        return ()
-    return tuple(listed(source, event.name, state) for event, source in sources.items())
+def _direct(sources: dict[Any, Any], spec: DatabaseSpec) -> tuple[DirectSource, ...]:
+    """The sources that the engine reads itself."""
+    direct = {event: source for event, source in sources.items() if isinstance(source, DirectInput)}
+    for event, source in direct.items():
+        if spec.options.get("log") == SOURCE and not source.can_be_log:
+            raise InputError(
+                f"event '{event.name}': log=\"source\" would read {source.way} again to recover, and what is there by "
+                'then is not for Penstock to say; use log="changes" or log="input"'
+            )
+    return tuple(source.of(event.name, spec.path) for event, source in direct.items())
 
 
 def _sweep(checkpoint: Path) -> None:
@@ -166,7 +173,7 @@ def apply(
     wanted = events.by_event(program, sources)
     spark = _session(wanted)
     for event, frame in wanted.items():
-        if isinstance(frame, Files) or frame.isStreaming:
+        if isinstance(frame, DirectInput) or frame.isStreaming:
             raise InputError(f"event '{event.name}': apply takes static DataFrames; for streams use start")
         events.check(event, frame)
     batch = {e.name: f.select(*[f"`{field.name}`" for field in e.fields]).toArrow() for e, f in wanted.items()}

@@ -3,9 +3,9 @@
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.spark.files import Files
+from penstock.spark.direct_source import DirectInput
 from penstock.spark.start import Outcomes
 
-Source = DataFrame | Files
+Source = DataFrame | DirectInput
 
 __all__ = ["DataFrame", "Outcomes", "Source", "StreamingQuery"]

@@ -12,6 +12,8 @@ from penstock.state.jit import kernel
 from penstock.state.lanes import dtype
 from penstock.state.strings import Strings
 
+# Wide enough for any int64 beside 18 digits after the point.
+_WIDE_DIGITS = 38
 _NONE_NULL = np.zeros(0, np.bool_)
 _NONE_NULL.setflags(write=False)
 
@@ -92,3 +94,11 @@ def one_below_another(tables: list[pa.Table]) -> pa.Table:
     """Tables of one schema as one, in one chunk; `pa.concat_tables` forgets rows without columns."""
     batches = [batch for table in tables for batch in table.to_batches()]
     return pa.Table.from_batches(batches, schema=tables[0].schema).combine_chunks()
+
+
+def widened(column: pa.ChunkedArray | pa.Array, type_: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    """The column as one of another type; ArrowInvalid where a value does not fit. Arrow itself refuses any int as a
+    decimal of fewer than 19 digits before the point, whatever its values are."""
+    if pa.types.is_decimal(type_) and pa.types.is_integer(column.type):
+        column = column.cast(pa.decimal128(_WIDE_DIGITS, type_.scale))
+    return column.cast(type_)

@@ -3,6 +3,7 @@ commit/'s business."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 from collections.abc import Iterator
@@ -15,19 +16,20 @@ from penstock import observe
 from penstock.check.findings import Finding
 from penstock.check.scrub import SCRUB, Scrub, check_hours
 from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk, Journal, Segment
-from penstock.declare.model import Program, TableDef, WindowDef
+from penstock.declare.model import TableDef
 from penstock.engine import Engine
 from penstock.errors import StateError
 from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest
 from penstock.execute.source_files import SourceNote
-from penstock.execute.watermark import refuse_changed
+from penstock.plan.migration import Words
+from penstock.plan.schema import Schema
 from penstock.state.tables import Tables
-from penstock.store import replay
+from penstock.store import migrate, replay
 from penstock.store.outcome_codec import from_log, to_log
 from penstock.store.replay import Recovered, Replay
-from penstock.store.segment import ADVANCE, BETWEEN, EMITTED, LOAD, OUTCOMES, part
+from penstock.store.segment import ADVANCE, BETWEEN, EMITTED, LOAD, OUTCOMES, SCHEMA, part
 from penstock.store.stream import StreamState
 
 CHANGES, INPUT, SOURCE = LOGS = ("changes", "input", "source")
@@ -45,7 +47,9 @@ class DurableStore:
         background: bool = True,
         scrub: float | None = SCRUB,
         disk: Disk | None = None,
+        words: Words | None = None,
     ) -> None:
+        """words: what is said beside the declarations, where the directory is of an older schema."""
         check_hours(scrub)
         if log not in LOGS:
             raise StateError(f'log={log!r} is not a way to log; write log="changes", log="input" or log="source"')
@@ -57,9 +61,10 @@ class DurableStore:
             )
         self._engine, self._log, self.retain = engine, log, retain
         self.stream = StreamState()
+        self._schema, self._words = Schema.of(engine.plan), words or Words()
         self._journal = Journal.open(
             path,
-            _identity(program),
+            {"app": program.name, **self._schema.content},
             log=log,
             retain=retain,
             snapshot_every=snapshot_every,
@@ -70,11 +75,19 @@ class DurableStore:
         self._scrub = Scrub(disk or Disk(), self._journal.path, scrub, partial(_tell, str(self._journal.path)))
 
     def recover(self) -> tuple[Tables, Recovered]:
+        """Where the directory is of an older schema, it is of the app's from now on: that is a version of its own."""
         follower = self._replay()
         recovered = replay.recover(self._journal, follower)
+        change = migrate.changed(follower, self._words, str(self._journal.path))
+        if change is not None:
+            self._journal.commit(*change.segment(self._plan()))
+            follower.apply(change.committed(self._journal.version))
+            recovered = dataclasses.replace(recovered, version=self._journal.version)
+            for step in change.migration.steps:
+                logging.getLogger("penstock").info("state directory %s: %s", self._journal.path, step)
         self.stream = follower.stream
-        refuse_changed(self._engine.program, self.stream.buffer.held, f"state directory {self._journal.path}")
-        follower.foreign.refuse(f"state directory {self._journal.path}")
+        if change is not None and self._log != CHANGES:  # What ran before is not run again by what runs now.
+            self._snapshot(follower.tables, wait=True)
         return follower.tables, recovered
 
     @property
@@ -216,7 +229,7 @@ class DurableStore:
             self._journal.close()
 
     def _snapshot(self, tables: Tables, *, wait: bool = False) -> None:
-        header = {**self._plan(), **self.stream.header()}
+        header = {**self._plan(), **self.stream.header(), SCHEMA: self._schema.content}
         more = replay.ages_parts(tables.ages()) | replay.window_parts(tables) | replay.id_parts(tables)
         self._journal.snapshot(header, {**tables.arrow(), **more, **self.stream.parts()}, wait=wait)
 
@@ -225,25 +238,12 @@ class DurableStore:
         return {"plan": self._engine.kernel.fingerprint}
 
     def _replay(self) -> Replay:
-        return Replay(self._engine.replica())  # The database's own may be running in another thread.
+        # The database's own engine may be running in another thread.
+        return Replay(self._engine.replica(), self._journal.identity, str(self._journal.path))
 
 
 def _outcomes(segment: Segment) -> pa.Table:
     return from_log(segment.parts[OUTCOMES], segment.header["version"])
-
-
-def _identity(program: Program) -> dict[str, Any]:
-    """Whose state this is: the app, and the tables it declares."""
-    tables = {t.name: {c.name: str(c.type) + (" key" if c.key else "") for c in t.columns} for t in program.tables}
-    windows = {w.name: _window(w) for w in program.windows}
-    return {"app": program.name, "tables": tables, **({"windows": windows} if windows else {})}
-
-
-def _window(window: WindowDef) -> dict[str, Any]:
-    """Its columns, and what is seen of it: with another size its rows would mean something else."""
-    columns = {c.name: str(c.type) + (" key" if c.key else "") for c in window.columns}
-    sizes = (("rows", window.rows), ("time", window.time), ("slide", window.slide))
-    return {"columns": columns, **{name: str(size) for name, size in sizes if size is not None}}
 
 
 def _tell(path: str, found: tuple[Finding, ...]) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.check.findings import Finding
 from penstock.declare.model import TableDef
 from penstock.engine import Engine
-from penstock.errors import StateError
+from penstock.errors import NotRetainedError, StateError
 from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest
@@ -118,5 +118,7 @@ class MemoryStore:
     def close(self, tables: Tables | None) -> None:
         pass
 
-    def _refusal(self, what: str) -> StateError:
-        return StateError(f"app '{self._program.name}': a database in memory keeps no {what}; open it with a path")
+    def _refusal(self, what: str) -> NotRetainedError:
+        return NotRetainedError(
+            f"app '{self._program.name}': a database in memory keeps no {what}; open it with a path"
+        )

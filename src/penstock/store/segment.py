@@ -12,6 +12,7 @@ aged:Account         when those that it wrote, or loaded, were written, by the c
                      snapshots too
 held:Transfer        events that wait (stream.py), in snapshots too
 refused:Transfer     which rows of the files that the header names are no events           (log="source")
+restated:Account     all records of a table, with the columns that a change of the schema has given it; timers likewise
 outcomes             what became of every event (outcome_codec.py)
 emitted:Alert        events that went out (outcome_codec.py)
 
@@ -19,6 +20,9 @@ The header of a version that calls made has "cause": "call": its events ran in o
 a batch does, since they have a ts of their own and there is a watermark, it is "arrival". Whichever version answers
 calls has "calls": [[event, id, row of the outcomes], …], of those with an id. With log="source", a batch from files has
 "files": {event: [[path, size, crc32], …]} in the place of its events, and "watermark" and "flush".
+
+The header of a version that changes the schema has "cause": "schema" and "schema": what it was, what it is and what has
+another name (schemas.py). It ran no events, and whatever the log, it is a version of changes.
 """
 
 from __future__ import annotations
@@ -29,8 +33,9 @@ WRITTEN, DELETED, AGED, EVENT, LOAD, HELD, EMITTED = "written", "deleted", "aged
 IDS = "ids"
 REFUSED = "refused"
 ENDS, WINDOW = "ends", "window"  # in snapshots too, of all keys and all rows
+RESTATED = "restated"
 OUTCOMES = "outcomes"
-CALL, ARRIVAL, ADVANCE = BETWEEN = "call", "arrival", "advance"  # BETWEEN the batches of a stream
+CALL, ARRIVAL, ADVANCE, SCHEMA = BETWEEN = "call", "arrival", "advance", "schema"  # BETWEEN the batches of a stream
 
 T = TypeVar("T")
 

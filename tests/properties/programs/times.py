@@ -1,4 +1,4 @@
-"""Arithmetic of datetimes, dates and timedeltas, ordinary and at its edges."""
+"""Datetimes, dates and timedeltas: their arithmetic and their parts, ordinary and at their edges."""
 
 import datetime
 
@@ -23,6 +23,24 @@ class Booking:
     turns: int = 0
 
 
+@times.table
+class Hour:
+    day: datetime.date = ps.key()
+    hour: int = ps.key()
+    first: datetime.datetime = datetime.datetime(9999, 12, 31)
+    turns: int = 0
+
+
+@times.event
+class Look:
+    ts: datetime.datetime = ps.order()
+    at: datetime.datetime
+    day: datetime.date
+    length: datetime.timedelta
+    n: int
+    how: int
+
+
 @times.event
 class Book:
     ts: datetime.datetime = ps.order()
@@ -42,6 +60,34 @@ class Move:
     by: datetime.timedelta
     day: datetime.date
     how: int
+
+
+@times.transaction
+def look(e: Look):
+    one = Hour.get(e.at.date(), e.at.hour)
+    one.turns += 1
+    one.first = min(one.first, e.at)
+    number, share, moved = 0, 0.0, e.day
+    if e.how == 0:
+        moved = e.at.replace(day=1).date()
+    elif e.how == 1:
+        moved = e.day.replace(month=2, day=28) + datetime.timedelta(e.n, hours=-24)
+    elif e.how == 2:
+        number = e.day.year * 10000 + e.day.month * 100 + e.day.day
+    elif e.how == 3:
+        number = e.at.weekday() * 10 + e.day.isoweekday() + e.day.toordinal() * 100
+    elif e.how == 4:
+        number = e.length.days * 86400 + e.length.seconds + e.length.microseconds
+        share = e.length.total_seconds()
+    elif e.how == 5:
+        one.first = e.at.replace(minute=0, second=0, microsecond=0)
+        share = one.first.timestamp()
+    else:
+        one.first += datetime.timedelta(minutes=e.n, seconds=e.n)
+        number = (e.at.minute * 60 + e.at.second) * 1000000 + e.at.microsecond
+    if e.at < datetime.datetime(1970, 1, 1) and e.day > datetime.date(2000, 2, 29):
+        ps.abort("far apart", by=e.day.year - e.at.year)
+    return {"number": number, "share": share, "day": moved}
 
 
 @times.transaction
@@ -93,6 +139,8 @@ CASE = Case(
     st.one_of(
         event(Book, room=room, how=st.integers(0, 6)),
         event(Book, room=room, length=length, how=st.integers(0, 6)),
+        event(Look, how=st.integers(0, 6)),
+        event(Look, how=st.integers(0, 6), n=st.integers(-5, 5)),
         event(Move, room=room, length=length, how=st.integers(0, 4)),
     ),
 )

@@ -48,10 +48,18 @@ def head(plan: Plan, more: str = "") -> Source:
     """What a module of generated functions begins with: imports and udfs."""
     out = Source()
     windows = source.WINDOWS if plan.windows else ""
-    out.text(source.IMPORTS + (source.SCANS if scanned_tables(plan) else "") + windows + more)
+    kernels = "".join(source.MODULES[name] for name in called_modules(plan))
+    out.text(source.IMPORTS + (source.SCANS if scanned_tables(plan) else "") + windows + kernels + more)
     for name, udf in plan.udfs:
         out.text(source.udf_wrapper(name, udf.fingerprint.digest))
     return out
+
+
+def called_modules(plan: Plan) -> list[str]:
+    """The modules of kernels that operations name: those of MODULES."""
+    blocks = [*(t.block for t in plan.transactions), *(c.block for c in plan.checks)]
+    names = {op.name for block in blocks for op in block.walk() if op.code == "call"}
+    return sorted({name.split(".")[0] for name in names if "." in name})
 
 
 def used_fields(plan: Plan) -> dict[str, set[str]]:

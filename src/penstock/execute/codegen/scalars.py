@@ -69,11 +69,12 @@ def unary(em: Emitter, out: Source, op: Op) -> None:
 def call(em: Emitter, out: Source, op: Op) -> None:
     """A built-in function: a kernel of its own."""
     v, args, _ = _operands(em, op)
+    kernel = op.name if "." in op.name else f"k_.{op.name}"
     if op.may_abort:
-        out.line(f"{v}, {v}_lost = k_.{op.name}({', '.join(args)})")
+        out.line(f"{v}, {v}_lost = {kernel}({', '.join(args)})")
         em.abort(out, f"{v}_lost", "overflow")
     else:
-        out.line(f"{v} = k_.{op.name}({', '.join(args)})")
+        out.line(f"{v} = {kernel}({', '.join(args)})")
 
 
 def _operands(em: Emitter, op: Op) -> tuple[str, list[str], list[Type]]:

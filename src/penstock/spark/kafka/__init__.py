@@ -1,0 +1,1 @@
+"""Kafka: topics as direct sources of events, and outcomes to a topic."""

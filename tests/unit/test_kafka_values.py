@@ -1,0 +1,192 @@
+"""Values of Kafka messages as events, without a broker: each message is one event, or is told by its place."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+
+pytest.importorskip("confluent_kafka")
+pytest.importorskip("pyspark")
+
+from penstock.spark.kafka.source import kafka, shared
+from penstock.spark.kafka.values import Messages, parse_arrow, parse_json, rows
+
+app = ps.App("values")
+
+
+@app.event
+class Every:
+    ts: dt.datetime = ps.order()
+    id: str = ps.id()
+    n: int
+    x: float
+    ok: bool
+    money: ps.decimal(18, 2)
+    day: dt.date
+    span: dt.timedelta
+    several: list[int]
+    days: list[dt.date]
+
+
+small = ps.App("small")
+
+
+@small.event
+class Small:
+    ts: int = ps.order()
+    name: str
+
+
+GOOD = (
+    b'{"ts": "2026-01-02T03:04:05Z", "id": "a", "n": 1, "x": 2.5, "ok": true, "money": 1.5, "day": "2026-01-02", '
+    b'"span": 1500000, "several": [1, 2], "days": ["2026-01-02"], "more": {"is": ["passed", "over"]}}'
+)
+
+
+def messages(*values: bytes | None) -> Messages:
+    """Two partitions, with holes among their offsets."""
+    out, half = Messages("t"), len(values) // 2
+    out.add(0, [3 * i for i in range(half)], list(values[:half]))
+    out.add(4, [100 + i for i in range(len(values) - half)], list(values[half:]))
+    return out
+
+
+def parsed(event: Any, *values: bytes | None) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
+    found = messages(*values)
+    table, bad = rows(event.definition, found, parse_json)
+    assert table.schema == event.definition.arrow()
+    return table.to_pylist(), [(found.where(one.place), one.reason) for one in bad]
+
+
+def test_json_of_every_type() -> None:
+    (row,), bad = parsed(Every, GOOD)
+    assert bad == []
+    assert row["ts"] == dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
+    assert (row["money"], row["day"], row["span"]) == (Decimal("1.50"), dt.date(2026, 1, 2), dt.timedelta(seconds=1.5))
+    assert (row["several"], row["days"]) == ([1, 2], [dt.date(2026, 1, 2)])
+    assert (row["n"], row["x"], row["ok"], row["id"]) == (1, 2.5, True, "a")
+
+
+def test_a_name_that_is_missing_is_null_and_a_decimal_may_be_text() -> None:
+    found, bad = parsed(Every, b'{"ts": "2026-01-02T03:04:05", "id": "a", "money": "7.25"}')
+    assert (found[0]["n"], found[0]["days"], found[0]["money"], bad) == (None, None, Decimal("7.25"), [])
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "tombstone"),
+        (b"", "no JSON object"),
+        (b"null", "no JSON object"),
+        (b"[1]", "no JSON object"),
+        (b'{"ts": 1', "no JSON object"),
+        (b'{"ts": 1, "name": }', "JSON parse error"),
+        (b'{"ts": 1}{"ts": 2}', "2 JSON objects, not one"),
+        (b'{"ts": "one"}', "JSON parse error"),
+        (b'{"ts": 1.5}', "int64"),
+        (b'{"ts": 9223372036854775808}', "int64"),
+        (b'{"name": "no ts"}', "no 'ts', which every Small needs"),
+        (b'{"ts": null}', "no 'ts'"),
+        (b'{"ts": 1, "ts": 2}', "twice"),
+        (b'{"ts": 1, "name": "\xff"}', "UTF-8"),
+        (b'{"ts": 1, "name": "a\nb"}', ""),
+        (b'\x00\x00\x00\x00\x01{"ts": 1}', "no JSON object"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 3, 7])
+def test_one_bad_message_is_told_by_its_place_and_the_others_are_read(
+    value: bytes | None, reason: str, place: int
+) -> None:
+    values: list[bytes | None] = [b'{"ts": %d, "name": "n"}' % i for i in range(8)]
+    values[place] = value
+    found, ((where, why),) = parsed(Small, *values)
+    assert [row["ts"] for row in found] == [i for i in range(8) if i != place]
+    assert where == f"topic t, partition {0 if place < 4 else 4}, offset {3 * place if place < 4 else 96 + place}"
+    assert reason in why
+
+
+def test_bad_messages_that_would_make_up_for_each_other_do_not() -> None:
+    """As many objects as messages; but not one in each."""
+    found, bad = parsed(Small, b'{"ts": 1}{"ts": 2}', b"", b'{"ts": 3}')
+    assert ([row["ts"] for row in found], len(bad)) == ([3], 2)
+    found, bad = parsed(Small, b'{"ts": 1', b', "name": "x"}', b'{"ts": 2}{"ts": 3}')
+    assert (found, len(bad)) == ([], 3)
+
+
+def test_pretty_printed_json_and_blanks_around_it() -> None:
+    found, bad = parsed(Small, b'{\n  "ts": 1,\n  "name": "a"\n}\n', b'  {"ts": 2}\r\n')
+    assert ([row["ts"] for row in found], bad) == ([1, 2], [])
+
+
+def test_more_than_one_block_of_json() -> None:
+    many = [b'{"ts": %d, "name": "%s"}' % (i, b"x" * 100) for i in range(30_000)]
+    many[20_000] = b'{"ts": 20000, "name": "%s"}' % (b"y" * 3_000_000)  # longer than a block
+    found, bad = parsed(Small, *many)
+    assert ([row["ts"] for row in found], bad) == ([*range(30_000)], [])
+    many[12_345] = b"{}{"
+    found, bad = parsed(Small, *many)
+    assert (len(found), len(bad)) == (29_999, 1)
+
+
+def test_nothing_but_bad_messages() -> None:
+    assert parsed(Small, None, b"x") == (
+        [],
+        [
+            ("topic t, partition 0, offset 0", "it has no value (a tombstone)"),
+            ("topic t, partition 4, offset 100", "it is no JSON object: 'x'"),
+        ],
+    )
+
+
+def ipc(table: pa.Table) -> bytes:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema) as stream:
+        stream.write_table(table)
+    return out.getvalue().to_pybytes()
+
+
+def test_arrow_streams_hold_any_number_of_events() -> None:
+    two = pa.table({"name": ["a", "b"], "ts": pa.array([1, 2], pa.int32()), "more": [0, 0]})
+    found = messages(ipc(two), ipc(two.slice(0, 0)), b"no stream", ipc(two.drop(["ts"])), ipc(two.slice(1)))
+    table, bad = rows(Small.definition, found, parse_arrow)
+    assert table.to_pylist() == [{"ts": 1, "name": "a"}, {"ts": 2, "name": "b"}, {"ts": 2, "name": "b"}]
+    assert [(one.place, "no column 'ts'" in one.reason) for one in bad] == [(2, False), (3, True)]
+
+
+@pytest.mark.parametrize(
+    ("have", "limit", "wanted"),
+    [
+        ([10, 10], 10, [5, 5]),
+        ([10, 10], 5, [3, 2]),
+        ([1, 10], 8, [1, 7]),
+        ([10, 0, 3], 100, [10, 0, 3]),
+        ([10, 0, 3], 8, [5, 0, 3]),
+        ([9, 9, 9], 1, [1, 0, 0]),
+        ([0, 0], 5, [0, 0]),
+    ],
+)
+def test_a_batch_is_shared_by_its_partitions(have: list[int], limit: int, wanted: list[int]) -> None:
+    start = {p: 100 * p for p in range(len(have))}
+    out = shared(start, {p: start[p] + n for p, n in enumerate(have)}, limit)
+    assert [out[p] - start[p] for p in range(len(have))] == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"bootstrap": ""}, "bootstrap='' names no broker"),
+        ({"value": "xml"}, "value='xml' is not one of json"),
+        ({"starting": "now"}, "starting='now' is not one of earliest, latest"),
+        ({"lost": "ok"}, "lost='ok' is not one of fail, skip"),
+        ({"rows_per_batch": 0}, "rows_per_batch must be 1 or more, not 0"),
+    ],
+)
+def test_odd_arguments_are_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ps.InputError, match=said):
+        kafka("t", **{"bootstrap": "localhost:9092", **given})
