@@ -28,15 +28,21 @@ class Answer(NamedTuple):
 
 
 def answers_of(
-    program: Program, called: list[EventBatch] | None, stream: StreamState, outcomes: BatchOutcomes
+    program: Program,
+    called: list[EventBatch] | None,
+    stream: StreamState,
+    outcomes: BatchOutcomes,
+    before: StreamState,
 ) -> tuple[list[Answer], StreamState]:
     """What a batch that has run says of calls, and the stream without those that waited for it. called: where it is a
-    version of calls, these."""
+    version of calls, these. before: the stream that the version before left."""
     if called is not None:
         rows, told = roots(outcomes)
         keys = [_key(one) for one in called]
         return [Answer(key, row, one, None) for key, row, one in zip(keys, rows, told, strict=True)], stream
-    found = [(one, _row_of(program, one, outcomes.ran)) for one in stream.waiting]
+    mark = before.buffer.highest
+    given_up = {one for one in before.waiting if mark is not None and one.ts > mark}  # watermark.py
+    found = [(one, _row_of(program, one, outcomes, rejected=one in given_up)) for one in stream.waiting]
     answers = [
         Answer(None if one.id is None else (one.event, one.id), row, outcomes.table.slice(row, 1).to_pylist()[0], one)
         for one, row in found
@@ -64,8 +70,10 @@ def _key(call: EventBatch) -> Key | None:
     return None if call.event.id is None else (call.event.name, one_row(call, call.event.id))
 
 
-def _row_of(program: Program, call: WaitingCall, outcomes: pa.Table) -> int | None:
-    """The row of the outcomes that is this call's; None where it has not run."""
+def _row_of(program: Program, call: WaitingCall, every: BatchOutcomes, *, rejected: bool) -> int | None:
+    """The row of the outcomes that is this call's; None where it has not run. rejected: it is among those that were."""
+    first = every.ran.num_rows if rejected else 0
+    outcomes = every.table.slice(first) if rejected else every.ran
     event = program.event(call.event)
     transaction = None if event is None else program.transaction_of(event)
     assert transaction is not None
@@ -74,6 +82,6 @@ def _row_of(program: Program, call: WaitingCall, outcomes: pa.Table) -> int | No
     for row, one in zip(found.tolist(), outcomes.take(pa.array(found)).to_pylist(), strict=True):
         if one["transaction"] == transaction.name and one.get("id") == call.id and not one.get("step"):
             if seen == call.place:
-                return int(row)
+                return first + int(row)
             seen += 1
     return None

@@ -26,7 +26,7 @@ from penstock.declare.objects import Batch, Rows
 from penstock.engine import BatchRun, EncodedBatch, Engine
 from penstock.errors import committing
 from penstock.execute import intake, loading
-from penstock.execute.admission import admit
+from penstock.execute.admission import admit, given_up
 from penstock.execute.called import merged
 from penstock.execute.intake import EventBatch
 from penstock.execute.loading import OnConflict
@@ -221,18 +221,23 @@ class Versions:
             events, rejected = admit(self.program, batch, admission, self._store.stream.buffer.highest)
         watch.ends("intake")
         ready = self._arrange(events, request, watch)
-        return ready if rejected is None else replace(ready, rejected=rejected)
+        if rejected is None:
+            return ready
+        return replace(
+            ready, rejected=rejected if ready.rejected is None else pa.concat_tables([ready.rejected, rejected])
+        )
 
     def _arrange(self, events: list[EventBatch], request: BatchRequest, watch: Stopwatch) -> IncomingBatch:
         files = {one.event.name: SourceNote(one.files, one.refused) for one in events}
-        events, late, stream = self._release(events, request)
+        events, late, stream, beyond = self._release(events, request)
+        rejected = given_up(self.program, beyond) if beyond else None
         ordered = self._engine.order(events, late, self.clock, request.until)
         stream = stream.ran(ordered.ts) if request.until is None else stream.advanced(request.until)
         watch.ends("order")
         encoded = self._engine.encode(ordered)
         watch.ends("encode")
         named = files if all(note.files for note in files.values()) and request.until is None else None
-        return IncomingBatch(request, events, late, stream, encoded, watch, files=named)
+        return IncomingBatch(request, events, late, stream, encoded, watch, files=named, rejected=rejected)
 
     def _happen(self, ready: IncomingBatch | PendingBatch, policy: Policy) -> PendingBatch:
         """The next version; durable on return."""
@@ -255,7 +260,7 @@ class Versions:
         watch.ends("publish")
         events = without_late(incoming.events, incoming.late)
         stream = incoming.stream._replace(timers=engine.tables.timers.numbers)
-        answers, stream = answers_of(self.program, incoming.called, stream, outcomes)
+        answers, stream = answers_of(self.program, incoming.called, stream, outcomes, self._store.stream)
         notes = notes_of(incoming.cause, answers)
         stored = self._store.prepare(engine.tables, events, outcomes, stream, incoming.request, notes, incoming.files)
         watch.ends("commit")
@@ -287,9 +292,10 @@ class Versions:
 
     def _release(
         self, events: list[EventBatch], request: BatchRequest
-    ) -> tuple[list[EventBatch], list[Any] | None, StreamState]:
-        """What of the batch, and of what was held back, runs now; which of it is late; what the stream keeps."""
-        late, stream = None, self._store.stream
+    ) -> tuple[list[EventBatch], list[Any] | None, StreamState, list[EventBatch]]:
+        """What of the batch, and of what was held back, runs now; which of it is late; what the stream keeps; and what
+        of it is given up."""
+        late, stream, beyond = None, self._store.stream, list[EventBatch]()
         if is_split(self.program, stream.buffer, request.watermark, flush=request.flush):
             released = release(
                 self.program,
@@ -301,13 +307,14 @@ class Versions:
                 marked=self._engine.marked,
             )
             events, late, stream = released.events, released.late, stream._replace(buffer=released.buffer)
+            beyond = released.given_up
         if request.source is not None and request.flush:
             stream = stream._replace(source=request.source, drained=self.version + 1)
         elif request.source is not None:
             stream = stream._replace(source=request.source, offsets=request.offsets)
         if not request.flush and request.until is None and request.watermark != stream.watermark:
             stream = stream._replace(watermark=request.watermark)
-        return events, late, stream
+        return events, late, stream, beyond
 
     def _report(self, run: BatchRun, outcomes: BatchOutcomes, stream: StreamState, watch: Stopwatch) -> BatchReport:
         summary = run.summary

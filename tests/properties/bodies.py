@@ -58,6 +58,9 @@ CONSTANT_RANGE, COMPUTED = 0.4, 0.25
 SCANS, SCANNED_LOOP, AGGREGATE, INDEXED = 0.4, 0.4, 0.08, 0.7
 # How many records top and bottom give.
 MANY = ("1", "1", "2", "3", "SMALL", "0", "-1", "BIG", "e.i1", "(e.i1 % 4)")
+# How often a program has columns and fields that may be None, which ones, and how often one is; how often an operation
+# takes such a value as it is.
+NULLABLE, MAY_BE_NONE, IS_NONE, UNGUARDED = 0.4, 0.3, 0.3, 0.15
 # Parts of a time that are methods; what replaces parts of a date, and of a datetime besides.
 _CALLED = ("weekday()", "isoweekday()", "toordinal()")
 _CUTS = ("day=1", "month=1, day=1", "year=SMALL, month=12, day=31", "day=28", "year=2024, month=2, day=29")
@@ -170,17 +173,55 @@ class Writer:
         return ways.get(type_.kind, self.atom)(type_, depth)
 
     def atom(self, type_: Type, depth: int = 0) -> str:
-        found = [f"e.{n}" for n, t in self.fields if same(t, type_)] * 2
+        found = [f"e.{n}" for n, t in self.fields if same(t, type_) and (n[0] != "o" or self.chance(UNGUARDED))] * 2
         found += [n for n, t in self.scope.names.items() if same(t, type_)] * 3
         for name, record in self.scope.records.items():
-            found += [f"{name}.{c}" for c, t, _ in record.table.columns if same(t, type_)] * 2
+            known = [c for c, t, _ in record.table.columns if same(t, type_)]
+            found += [f"{name}.{c}" for c in known if c[0] != "o" or self.chance(UNGUARDED)] * 2
             found += [f"{name}.{c}" for c, t in record.table.keys if same(t, type_)]
         if depth > 0 and self.chance(0.1):
             for table in self.tables:
                 found += [f"{self.access(table, depth - 1)}.{c}" for c, t, _ in table.columns if same(t, type_)]
+        found += [self.guarded(one, type_) for one in self.may_be_none(type_)]
         if not found or (self.chance(0.2) and type_.kind not in ("datetime", "date")):
             found = [self.literal(type_)]
         return self.rng.choice(found)
+
+    def may_be_none(self, type_: Type) -> list[str]:
+        """Fields and columns of a type that may be None."""
+        found = [f"e.{n}" for n, t in self.fields if same(t, type_) and n[0] == "o"]
+        for name, record in self.scope.records.items():
+            found += [f"{name}.{c}" for c, t, _ in record.table.columns if same(t, type_) and c[0] == "o"]
+        return found
+
+    def guarded(self, text: str, type_: Type) -> str:
+        """A value where there is one, and something else where it is None."""
+        other = {"datetime": "MOMENT", "date": "DAY"}.get(type_.kind) or self.literal(type_)
+        if self.chance(0.5):
+            return f"({text} if {text} is not None else {other})"
+        return f"({other} if {text} is None else {text})"
+
+    def maybe(self, type_: Type, depth: int) -> str:
+        """A value that may be stored where None may be."""
+        known = self.may_be_none(type_)
+        roll = self.rng.random()
+        if roll < 0.2:
+            return "None"
+        if roll < 0.3:
+            return f"(None if {self.condition(depth)} else {self.expr(type_, depth)})"
+        if known and roll < 0.6:
+            one = self.rng.choice(known)
+            return one if roll < 0.5 else f"({one} if {self.condition(depth)} else {self.rng.choice(known)})"
+        return self.stored(type_, depth)
+
+    def asked(self) -> str:
+        """Whether something is None."""
+        every = [f"e.{n}" for n, _ in self.fields if n[0] == "o"] + list(self.scope.names)
+        for name, record in self.scope.records.items():
+            every += [f"{name}.{c}" for c, _, _ in record.table.columns if c[0] == "o"]
+        if not every:
+            return self.rng.choice(("True", "False"))
+        return f"({self.rng.choice(every)} is {self.rng.choice(('', 'not '))}None)"
 
     def scan(self, table: TableShape, depth: int) -> str:
         """Some or all of a table's records."""
@@ -189,13 +230,15 @@ class Writer:
             return table.name
         if roll < 0.45 and table.indexed:
             type_ = next(t for c, t, _ in table.columns if c == table.indexed)
-            return f"{table.name}.where({table.indexed}={self.stored(type_, depth)})"
+            wanted = self.maybe(type_, depth) if table.indexed[0] == "o" else self.stored(type_, depth)
+            return f"{table.name}.where({table.indexed}={wanted})"
         if roll < 0.65:
             count = self.rng.randrange(len(table.keys))
             ends = [t for _, t in table.keys[: count + 1]]
             if ends[-1] != BOOL:
                 return f"{table.name}.between({', '.join(self.expr(t, depth) for t in (*ends, ends[-1]))})"
-        by = self.rng.choice([*(c for c, _ in table.keys), *(c for c, _, _ in table.columns)])
+        known = (c for c, _, _ in table.columns if c[0] != "o")
+        by = self.rng.choice([*(c for c, _ in table.keys), *known])
         return f'{table.name}.{self.rng.choice(("top", "bottom"))}({self.rng.choice(MANY)}, by="{by}")'
 
     def aggregate(self, type_: Type, depth: int) -> str:
@@ -342,8 +385,10 @@ class Writer:
 
     def bool_(self, type_: Type, depth: int) -> str:
         roll = self.rng.random()
-        if roll < 0.5:
+        if roll < 0.45:
             return self.comparison(depth)
+        if roll < 0.5:
+            return self.asked()
         if roll < 0.7:
             op = self.rng.choice(("and", "or"))
             count = self.rng.choice((2, 2, 3))
@@ -364,6 +409,10 @@ class Writer:
             partners = [INT, FLOAT] if kind is FLOAT else [INT, INT, FLOAT, dec(2)]
         elif kind.kind == "decimal":
             partners = [kind, kind, INT, dec(0), dec(6)]
+        known = self.may_be_none(kind)
+        if known and self.chance(0.3):
+            one, other = self.rng.choice(known), self.rng.choice((*known, self.expr(kind, depth - 1)))
+            return f"({one} {self.rng.choice(('==', '!='))} {other})"
         text = self.expr(kind, depth - 1)
         for link in range(self.rng.choice((1, 1, 1, 2))):
             # Only neighbours need compare: int with float and with decimal, float never with decimal.
@@ -477,7 +526,7 @@ class Writer:
 
     def assign(self) -> list[str]:
         type_ = self.any_type()
-        text = self.expr(type_, 3)
+        text = self.rng.choice([*self.may_be_none(type_), self.expr(type_, 3)])
         name = self.name(type_)
         self.scope.names[name] = type_
         return [f"{name} = {text}"]
@@ -543,6 +592,8 @@ class Writer:
             table = self.rng.choice(self.tables)
             target = self.access(table, 1)
         column, type_, _ = self.rng.choice(table.columns)
+        if column[0] == "o" and self.chance(0.8):
+            return [f"{target}.{column} = {self.maybe(type_, 3)}"]
         if type_.kind in CHANGED and self.chance(0.5):
             return [f"{target}.{column} {self.change_of(type_, 2, stored=True)}"]
         return [f"{target}.{column} = {self.stored(type_, 3)}"]
@@ -560,7 +611,8 @@ class Writer:
         key = self.key(table, 1)
         given = [(c, t) for c, t, default in table.columns if not default or self.chance(0.3)]
         self.rng.shuffle(given)
-        call = f"{table.name}.insert({', '.join([key, *(f'{c}={self.stored(t, 2)}' for c, t in given)])})"
+        texts = [f"{c}={self.maybe(t, 2) if c[0] == 'o' else self.stored(t, 2)}" for c, t in given]
+        call = f"{table.name}.insert({', '.join([key, *texts])})"
         if self.chance(0.8):
             test = f"({key})" if len(table.keys) > 1 else key
             return [f"if {test} not in {table.name}:", f"    {call}"]
@@ -574,7 +626,11 @@ class Writer:
         name, fields = self.rng.choice(
             [e for e in self.emits if not (self.grouped and self.loops and e[0] == self.output)]
         )
-        given = [f"{field}={self.emitted(field, type_)}" for field, type_ in fields]
+        given = [
+            f"{field}={self.maybe(type_, 2) if field[0] == 'o' else self.emitted(field, type_)}"
+            for field, type_ in fields
+            if field[0] != "o" or self.chance(0.8)
+        ]
         self.rng.shuffle(given)
         at_once = self.grouped or name == self.output or name in self.as_one
         return [f"ps.emit({name}({', '.join(given)}){'' if at_once else self.later()})"]
@@ -736,7 +792,9 @@ class Writer:
         names = self.rng.sample(sorted(types), self.rng.choice((1, 3, 5)))
         parts = []
         for name in names:
-            text = "None" if partial and self.chance(0.15) else self.expr(self.rng.choice(types[name]), 2)
+            type_ = self.rng.choice(types[name])
+            known = self.may_be_none(type_)
+            text = "None" if partial and self.chance(0.15) else self.rng.choice([*known, self.expr(type_, 2)])
             parts.append(f'"{name}": {text}')
         return f"return {{{', '.join(parts)}}}"
 
@@ -774,14 +832,16 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: boo
         lines += [f"    {n}: {written(t)} = ps.key()" for n, t in table.keys]
         for name, type_, default in table.columns:
             value = DEFAULTS[type_.kind] if default else ""
+            if name[0] == "o" and rng.random() < 0.7:
+                value = ""
             if name == table.indexed:
                 value = f"ps.index({f'default={value}' if value else ''})"
-            lines.append(f"    {name}: {written(type_)}" + (f" = {value}" if value else ""))
+            lines.append(_column(name, type_, value))
         for number in range(rng.choice((0, 1, 1, 2))):
             lines += _check(rng, table, number, udfs)
     inner = _inner(rng, tables) if flow else []
     for name, fields in inner:
-        lines += ["", "", "@app.event", f"class {name}:", *(f"    {n}: {written(t)}" for n, t in fields)]
+        lines += ["", "", "@app.event", f"class {name}:", *(_field(rng, n, t) for n, t in fields)]
     shapes = window_bodies.shapes(rng, tables) if windows else []
     for shape in shapes:
         lines += window_bodies.declaration(shape, written)
@@ -797,7 +857,7 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: boo
         lines += ["", "", "@app.event", f"class E{number}:", "    ts: int = ps.order()"]
         unique = f"unique={rng.choice(UNIQUE)}" if rng.random() < ONCE else ""
         lines += [f"    id: str = ps.id({unique})"] if number == 1 else []
-        lines += [f"    {n}: {written(t)}" for n, t in fields]
+        lines += [_field(rng, n, t) for n, t in fields]
         seen = [*fields, ("ts", INT), *([("id", STR)] if number == 1 else [])]
         own = owned(f"E{number}")
         given: dict[str, Any] = {"scans": scans, "groups": groups, "together": together}
@@ -896,7 +956,10 @@ _UDFS = [
 
 def _tables(rng: Random) -> list[TableShape]:
     def columns(types: list[Type], required: float) -> list[tuple[str, Type, bool]]:
-        return [(f"c{n}", t, rng.random() >= required) for n, t in enumerate(types)]
+        named = [("o" if rng.random() < may_be_none else "c", n, t) for n, t in enumerate(types)]
+        return [(f"{letter}{n}", t, rng.random() >= required or letter == "o") for letter, n, t in named]
+
+    may_be_none = MAY_BE_NONE if rng.random() < NULLABLE else 0
 
     first = [INT, FLOAT, BOOL, STR, Type("decimal", 18, 2), DATETIME, DATE, TIMEDELTA, INT]
     second = [INT, rng.choice((FLOAT, STR)), Type("decimal", rng.choice((9, 18)), 4), rng.choice((BOOL, INT))]
@@ -913,11 +976,25 @@ def _tables(rng: Random) -> list[TableShape]:
     return [rng.choice(both)] if roll < NO_TABLE + ONE_TABLE else both
 
 
+def _column(name: str, type_: Type, value: str) -> str:
+    none = " | None" if name[0] == "o" else ""
+    return f"    {name}: {written(type_)}{none}" + (f" = {value}" if value else "")
+
+
+def _field(rng: Random, name: str, type_: Type) -> str:
+    """An event's field; the reference's side of a default is what events are made of."""
+    given = DEFAULTS[type_.kind] if name[0] in "os" and rng.random() < 0.3 else ""
+    return _column(name, type_, given)
+
+
 def _fields(rng: Random, tables: list[TableShape]) -> list[tuple[str, Type]]:
     fields: list[tuple[str, Type]] = [("i1", INT), ("i2", INT), ("f1", FLOAT), ("f2", FLOAT), ("b1", BOOL), ("s1", STR)]
     fields += [("d1", Type("decimal", 18, 2)), ("d2", Type("decimal", 9, 4)), ("t1", DATETIME), ("y1", DATE)]
     fields += [("t2", DATETIME), ("g1", TIMEDELTA), ("g2", TIMEDELTA)]
-    # Names that begin with k hold keys: k, the table, the key column, a number.
+    if rng.random() < NULLABLE:
+        several = (INT, STR, FLOAT, BOOL, Type("decimal", 18, 2), DATETIME, DATE, TIMEDELTA)
+        fields += [(f"o{n}", t) for n, t in enumerate(several) if rng.random() < MAY_BE_NONE]
+    # Names that begin with k hold keys; those with o may be None, columns too.: k, the table, the key column, a number.
     for table in tables:
         for name, type_ in table.keys:
             fields += [(f"k{table.name.lower()}{name}{n}", type_) for n in (1, 2)]
@@ -940,9 +1017,9 @@ def _check(rng: Random, table: TableShape, number: int, udfs: bool) -> list[str]
     writer.scope.records = {"self": Record(table, False)}
     writer.membership = writer.comparison  # type: ignore[method-assign]  # a check sees its record only
     # Mostly true, or no transaction would ever commit.
-    whole = [c for c, t, _ in table.columns if t.kind == "int"] or ["c0"]
+    whole = [f"self.{c}" for c, t, _ in table.columns if t.kind == "int" and c[0] != "o"] or ["0"]
     head = ["", f'    @ps.check("check {number} of {table.name}")', f"    def check{number}(self):"]
-    usual = f"self.{whole[0]} < {rng.choice((5, 1000))}"
+    usual = f"{whole[0]} < {rng.choice((5, 1000))}"
     if rng.random() < 0.5:
         return [*head, f"        return {usual} or {writer.condition(2)}"]
     body = [f"if {usual}:", "    return True", *writer.assign(), f"if {writer.condition(2)}:"]
@@ -1008,6 +1085,7 @@ def rows(rng: Random, program: Program) -> dict[str, list[dict[str, Any]]]:
             if rng.random() < 0.9:
                 row = {c.name: v for c, v in zip(definition.keys, key, strict=True)}
                 row.update({c.name: pick(rng, c.type, edge=0.03) for c in definition.values})
+                row.update({c.name: None for c in definition.values if c.nullable and rng.random() < IS_NONE})
                 made.append(row)
         roll = rng.random()
         out[definition.name] = made[:0] if roll < NO_ROW else made[:1] if roll < NO_ROW + ONE_ROW else made
@@ -1018,7 +1096,7 @@ def batch(rng: Random, program: Program, size: int) -> list[tuple[str, dict[str,
     events = []
     for _ in range(size):
         kind = rng.choice([event for event in program.events if event.order is not None])
-        values = {f.name: _value(rng, f.name, f.type) for f in kind.fields}
+        values = {f.name: _value(rng, f.name, f.type) for f in kind.fields if f.required or rng.random() < 0.8}
         # The clock never falls: at the end of time there are no timers any more.
         extreme = 0.003 if program.flow is not None else 0.03
         values["ts"] = rng.choice((INT_MIN, INT_MAX)) if rng.random() < extreme else rng.randrange(max(1, size // 2))
@@ -1029,7 +1107,7 @@ def batch(rng: Random, program: Program, size: int) -> list[tuple[str, dict[str,
 
 
 def _value(rng: Random, name: str, type_: Type) -> Any:
-    if rng.random() < 0.01:
+    if rng.random() < (IS_NONE if name[0] == "o" else 0.01):
         return None
     if name.startswith("k"):
         if type_.kind == "list":

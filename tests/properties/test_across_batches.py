@@ -1,8 +1,10 @@
 """Native equals reference across batches: with watermarks and without, flushes between them, late events of several
-types, the clock set by hand, timers, under several policies, and on a directory that is opened again at any moment."""
+types, the clock set by hand, on and back, timers, rows that cannot be events and times too far ahead, under several
+policies, and on a directory that is opened again at any moment."""
 
 import os
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +12,14 @@ import programs
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
-from law import FORMS, in_form, same, step
+from law import FORMS, in_form, same, spoiled, step
 from settings import EXAMPLES
 from values import DATETIMES
 
+from penstock.errors import StateError
+from penstock.execute.request import Admission
 from penstock.schedule.policy import Policy
+from penstock.store.reset import opened
 
 # The first program is compiled for these elsewhere too; the second one, whose times are datetimes, runs serially; so
 # does the third under every policy, for its transactions take several events.
@@ -39,6 +44,9 @@ class Step:
     policy: Policy | None
     reopened: bool  # before it
     advance: Any  # behind it: what the clock is set to, or None
+    back: Any  # before it, where it is opened again: what the high mark is set back to, or None
+    admission: Admission | None
+    spoiled: bool  # where there is one: whether rows that cannot be events come with it
 
 
 def steps(case: programs.Case, policies: list[Policy | None]) -> st.SearchStrategy[list[Step]]:
@@ -56,12 +64,26 @@ def steps(case: programs.Case, policies: list[Policy | None]) -> st.SearchStrate
         st.sampled_from(policies),
         st.booleans(),
         st.one_of(st.none(), st.sampled_from(times)),
+        st.one_of(st.none(), st.sampled_from(times)),
+        st.one_of(st.none(), st.sampled_from((None, 0, 3, 10**6)).map(lambda ahead: Admission(ahead=ahead, wall=wall))),
+        st.booleans(),
     )
     return st.lists(one.map(as_step), min_size=2, max_size=7)
 
 
 def state(root: str, options: dict[str, Any]) -> dict[str, Any]:
     return {"path": os.path.join(root, "state"), **options} if options else {}
+
+
+def wall() -> Any:
+    return DATETIMES[1]
+
+
+def set_back(path: str, reference: Any, to: Any) -> None:
+    with suppress(StateError), opened(path) as reset:  # StateError: nothing has arrived
+        if reset.marks.highest > to:
+            reset.do(reset.time_of(str(to)))
+            reference.set_back(to)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -91,9 +113,13 @@ def test_batches_one_after_the_other(name: str) -> None:
                 for one in batches:
                     if one.reopened and where:
                         db.close()
+                        if one.back is not None:
+                            set_back(where["path"], reference, one.back)
                         db = case.app.open(**where, background=False)
-                    batch = in_form(one.events, one.form)
-                    step(case.app, db, reference, batch, one.policy, watermark=one.watermark, flush=one.flush)
+                    batch, how = in_form(one.events, one.form), {"watermark": one.watermark, "flush": one.flush}
+                    if one.admission is not None and one.form != "events":
+                        batch, how = spoiled(batch) if one.spoiled else batch, how | {"_admission": one.admission}
+                    step(case.app, db, reference, batch, one.policy, **how)
                     if one.advance is not None:
                         same(case.app, db, reference, db.advance(one.advance), reference.advance(one.advance))
             finally:

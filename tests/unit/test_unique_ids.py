@@ -18,6 +18,7 @@ from penstock.execute.source_files import SourceFile, SourceRows
 from penstock.publish.files import OutcomeFiles
 from penstock.reader.directory import Directory
 from penstock.state.unique_ids import UniqueIds
+from penstock.store.reset import opened
 from penstock.testing import assert_same_outcomes, assert_same_tables, check
 
 shop = ps.App("shop")
@@ -281,6 +282,25 @@ def test_ids_outlive_a_change_of_the_schema(tmp_path: Path, snapshot_every: int)
         with opened.open(tmp_path, snapshot_every=snapshot_every, background=False) as db:
             out = db.run([click(ts=5, id=1), click(ts=5 + number, id=number)])
     assert told(out)[0] == (1, "duplicate", 1)
+
+
+@pytest.mark.parametrize("snapshot_every", [1, 100])
+def test_a_high_mark_that_is_set_back_leaves_what_is_remembered(tmp_path: Path, snapshot_every: int) -> None:
+    batches = [
+        [sale(1, "w"), sale(3, "x"), sale(12, "y"), sale(5, "z")],  # w is forgotten at 12
+        [sale(3, "w"), sale(3, "x"), sale(5, "z")],
+        [sale(4, "x"), sale(6, "y"), sale(14, "y")],
+        [sale(15, "x"), sale(15, "y"), sale(24, "y"), sale(40, "q")],
+        [sale(24, "y"), sale(41, "q")],
+    ]
+    reference = shop.reference()
+    for number, batch in enumerate(batches):
+        with shop.open(tmp_path, snapshot_every=snapshot_every, background=False) as db:
+            assert_same_outcomes(db.run(batch), reference.run(batch))
+        if number in (0, 3):
+            with opened(tmp_path) as reset:
+                reset.do(4)
+            reference.set_back(4)
 
 
 def test_times_may_be_datetimes_and_spans_text() -> None:

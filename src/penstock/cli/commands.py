@@ -4,6 +4,7 @@
     run      an app over directories of Parquet files, on local Spark
     query    SQL over a state directory, now or as of a version
     history  every change of one record
+    advance  sets back a high mark that a wild ts has set
     check    every byte of a state directory: is it sound?
     migrate  a state directory, to what its app declares by now
     bench    one workload, measured
@@ -233,6 +234,25 @@ def history(
     from penstock.cli import inspect
 
     inspect.history(directory, table, key, as_json=json)
+
+
+@app.command()
+@one_line_errors
+def advance(
+    state: Annotated[Path, typer.Argument(metavar="STATE", help="A state directory; its app is not needed.")],
+    to: Annotated[
+        str, typer.Option(metavar="TS", help="Where to: 2026-03-01T12:00:00 (UTC unless it says otherwise), or an int.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it, and do not ask.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else; asks nothing.")] = False,
+) -> None:
+    """Set back the high mark of a stream to which everything is late, since one event had a ts far in the future.
+
+    Shows what it would do, and asks. Refused while a writer has the directory. It is a version of its own.
+    """
+    from penstock.cli.advance import advance as run_advance
+
+    run_advance(state, to, yes=yes, as_json=json)
 
 
 @app.command()

@@ -34,7 +34,7 @@ from penstock.declare.model import (
 )
 from penstock.declare.objects import EventType, F, Table, Window, is_function
 from penstock.declare.spans import microseconds_of
-from penstock.declare.types import INT_MAX, NOT_TEXT, Type, is_text, of_annotation, to_python
+from penstock.declare.types import INT_MAX, NOT_TEXT, Type, is_text, of_annotation, to_python, without_none
 from penstock.declare.types import decimal as decimal_type
 from penstock.declare.windows import NAMES as WINDOW_NAMES
 from penstock.declare.windows import check_order, check_size
@@ -160,21 +160,22 @@ class Declarations:
         columns = []
         for name, annotation in _annotations(cls).items():
             at = f"{where}, column '{name}'"
+            annotation, nullable = without_none(annotation)
             type_, default = _type_and_value(name, annotation, vars(cls).get(name, REQUIRED), at, lists=False)
             if isinstance(default, _Key):
+                if nullable:
+                    raise DeclarationError(f"{at}: a key cannot be None; leave out `| None`")
                 if "key" not in type_.traits.roles:
                     raise DeclarationError(f"{at}: a float cannot be a key; use int, str or ps.decimal")
                 columns.append(Column(name, type_, key=True))
             elif isinstance(default, _Index):
                 if "key" not in type_.traits.roles:
                     raise DeclarationError(f"{at}: a float cannot be looked up by; use int, str or ps.decimal")
-                given = default.default
-                given = given if given is REQUIRED else to_python(given, type_, where=at)
-                columns.append(Column(name, type_, default=given, index=True))
-            elif default is REQUIRED:
-                columns.append(Column(name, type_))
+                given = _default(default.default, type_, at, nullable=nullable)
+                columns.append(Column(name, type_, default=given, index=True, nullable=nullable))
             else:
-                columns.append(Column(name, type_, default=to_python(default, type_, where=at)))
+                given = _default(default, type_, at, nullable=nullable)
+                columns.append(Column(name, type_, default=given, nullable=nullable))
         # Keys come first, whatever the order in the class: Stock[w, i] takes them in this order.
         return tuple(sorted(columns, key=lambda c: not c.key))
 
@@ -188,6 +189,11 @@ class Declarations:
             if column.index:
                 raise DeclarationError(
                     f"{where}, column '{column.name}': ps.index() is for a table's column; loop over the window's rows"
+                )
+            if column.nullable:
+                raise DeclarationError(
+                    f"{where}, column '{column.name}': a window's column cannot be None; leave out `| None`, and add a "
+                    "value that says so, or no row"
                 )
             if not column.required:
                 raise DeclarationError(
@@ -217,8 +223,12 @@ class Declarations:
         unique: datetime.timedelta | int | None = None
         for name, annotation in _annotations(cls).items():
             at = f"{where}, field '{name}'"
+            annotation, nullable = without_none(annotation)
             type_, mark = _type_and_value(name, annotation, vars(cls).get(name, REQUIRED), at, lists=True)
-            fields.append(Field(name, type_))
+            if nullable and (type_.item is not None or isinstance(mark, _Order | _Id)):
+                what = "a list" if type_.item is not None else "an order" if isinstance(mark, _Order) else "an id"
+                instead = "; an empty one says that there is nothing" if what == "a list" else ""
+                raise DeclarationError(f"{at}: {what} cannot be None; leave out `| None`{instead}")
             if isinstance(mark, _Index):
                 raise DeclarationError(f"{at}: ps.index() is for a table's column; an event's field has none")
             if isinstance(mark, _Order | _Id):
@@ -227,8 +237,14 @@ class Declarations:
                     raise DeclarationError(f"{at}: '{marks[kind]}' is the {kind} already; an event has one")
                 marks[kind] = name
                 unique = _span(mark.unique, at) if isinstance(mark, _Id) else unique
-            elif mark is not REQUIRED and mark is not None:
-                raise DeclarationError(f"{at}: an event's field has no default; leave out `{mark!r}`")
+                mark = REQUIRED
+            elif isinstance(mark, _Key):
+                raise DeclarationError(f"{at}: ps.key() is for a table's column; an event's field has none")
+            elif type_.item is not None and mark is not REQUIRED:
+                raise DeclarationError(f"{at}: a list has no default; leave out `{mark!r}`")
+            elif mark is None and not nullable:
+                raise DeclarationError(f"{at}: its default is None; write its type `{type_.traits.declared} | None`")
+            fields.append(Field(name, type_, _default(mark, type_, at, nullable=nullable), nullable))
         event = EventDef(cls.__name__, tuple(fields), marks.get("order"), marks.get("id"), unique)
         self._check_order(event, where, others)
         return event
@@ -416,6 +432,13 @@ def _type_and_value(name: str, annotation: Any, value: Any, where: str, *, lists
     if isinstance(annotation, _Decimal):
         raise DeclarationError(f"{where}: its default stands behind the type; write {form[:-2]}, default=…)`")
     return of_annotation(annotation, where=where, lists=lists), value
+
+
+def _default(given: Any, type_: Type, where: str, *, nullable: bool) -> Any:
+    """A column's or field's default, as Python has it; what may be None is that by itself."""
+    if nullable and (given is REQUIRED or given is None):
+        return None
+    return given if given is REQUIRED else to_python(given, type_, where=where)
 
 
 def _where(what: str, cls: Any) -> str:

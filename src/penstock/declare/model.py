@@ -1,11 +1,11 @@
 """The nouns a declaration is made of: what the planner and the reference hold.
 
     Program
-    ├── TableDef(name, columns, checks, ttl,    Column(name, type, key, default, index)
+    ├── TableDef(name, columns, checks, ttl,    Column(name, type, key, default, index, nullable)
     │            methods)
     │                                           CheckDef(text, function)
-    ├── EventDef(name, fields, order, id, unique)
-    │                                           Field(name, type)
+    ├── EventDef(name, fields, order, id,       Field(name, type, default, nullable)
+    │            unique)
     ├── TransactionDef(name, function, event, nested, several, batch)
     ├── WindowDef(name, columns, rows | time, slide)
     ├── TriggerDef(name, function, window)
@@ -25,7 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.declare.types import BOOL, INT, Type
+from penstock.declare.types import BOOL, INT, Type, of_text
 
 # A batch keeps each event's kind in seven bits; the eighth says that it is late (execute/order.py).
 MAX_EVENTS = 127
@@ -53,10 +53,27 @@ class Column:
     key: bool = False
     default: Any = REQUIRED  # a plain Python value of the column's type
     index: bool = False  # `Table.where` may look records up by it; derived from the records, so no part of what is kept
+    nullable: bool = False  # it may hold None, and does where it is left out and has no other default
 
     @property
     def required(self) -> bool:
         return self.default is REQUIRED
+
+    @property
+    def text(self) -> str:
+        """What it is, as a state directory says it: "decimal(18, 2) | None", "str key"."""
+        return f"{self.type}{' | None' if self.nullable else ''}{' key' if self.key else ''}"
+
+    @classmethod
+    def of_text(cls, name: str, text: str) -> Column | None:
+        bare = text.removesuffix(" key")
+        type_ = of_text(bare.removesuffix(" | None"))
+        nullable = bare.endswith(" | None")
+        return None if type_ is None else cls(name, type_, key=text.endswith(" key"), nullable=nullable)
+
+    @property
+    def arrow(self) -> pa.Field:
+        return pa.field(self.name, self.type.arrow(), nullable=self.nullable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +105,12 @@ class TableDef:
     def values(self) -> tuple[Column, ...]:
         return tuple(c for c in self.columns if not c.key)
 
+    @property
+    def lanes(self) -> tuple[Column, ...]:
+        """Where the values beside the key lie; behind them, for each that may be None, whether it is."""
+        flags = (Column(is_none(c.name), BOOL, default=c.default is None) for c in self.values if c.nullable)
+        return (*self.values, *flags)
+
     def column(self, name: str) -> Column | None:
         return next((c for c in self.columns if c.name == name), None)
 
@@ -95,13 +118,25 @@ class TableDef:
         return next((f for f in self.methods if f.__name__ == name), None)
 
     def arrow(self) -> pa.Schema:
-        return pa.schema([pa.field(c.name, c.type.arrow(), nullable=False) for c in self.columns])
+        return pa.schema([c.arrow for c in self.columns])
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     name: str
     type: Type
+    default: Any = REQUIRED  # a plain Python value of the field's type, or None
+    nullable: bool = False  # a body may ask whether it is None; any other field aborts where it is null
+
+    @property
+    def required(self) -> bool:
+        """Whether a table of events has to have it."""
+        return self.default is REQUIRED
+
+    @property
+    def left_out(self) -> Any:
+        """What an event holds that was made without it."""
+        return None if self.default is REQUIRED else self.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +164,11 @@ class EventDef:
 
     def field(self, name: str) -> Field | None:
         return next((f for f in self.fields if f.name == name), None)
+
+    @property
+    def lanes(self) -> tuple[Field, ...]:
+        """What is emitted of it: the fields, and behind them, for each that may be None, whether it is."""
+        return (*self.fields, *(Field(is_none(f.name), BOOL) for f in self.fields if f.nullable))
 
     def place(self, name: str) -> int:
         """Which of the fields has this name."""
@@ -222,6 +262,11 @@ def timers_of(event: str) -> str:
     return f"${event}"
 
 
+def is_none(name: str) -> str:
+    """The lane of whether a column or field is None; nothing that is declared can have this name."""
+    return f"{name} is None"
+
+
 def when_aborted(field: str) -> str:
     """The lane of what aborts give of a field; no field can have this name."""
     return f"{field} when aborted"
@@ -287,7 +332,7 @@ class Program:
                 Column(NUMBER, INT, key=True),
                 Column(AT, self.order_type() or INT),
                 *(() if id_ is None else (Column(ID, id_), Column(NAMED, BOOL))),
-                *(Column(f.name, f.type) for f in event.fields),
+                *(Column(f.name, f.type, nullable=f.nullable) for f in event.fields),
             ),
         )
 

@@ -24,6 +24,7 @@ import pyarrow as pa
 from penstock.declare import notebook
 from penstock.declare.fingerprint import Fingerprint, fingerprint
 from penstock.declare.model import EventDef, TableDef, WindowDef
+from penstock.declare.null import use
 from penstock.errors import Aborted, DeclarationError, InputError, PenstockError
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ class EventType:
         unknown = [n for n in values if n not in names]
         if unknown:
             raise InputError(f"event '{self.definition.name}' has no field '{unknown[0]}'; it has {', '.join(names)}")
-        return Event(self.definition, {n: values.get(n) for n in names})
+        return Event(self.definition, {f.name: values.get(f.name, f.left_out) for f in self.definition.fields})
 
     def __repr__(self) -> str:
         return f"<event {self.definition.name}>"
@@ -302,7 +303,8 @@ def emit(event: object, *, at: Any = None) -> None:
 
 
 def now() -> Any:
-    """The clock: the highest ts that has run, this event's own included. It never falls."""
+    """The clock: the highest ts that has run, this event's own included. It falls only if it is set back
+    by hand (`penstock advance`)."""
     accesses = current.get(None)
     if accesses is None:
         raise PenstockError("ps.now() has a meaning only inside a transaction")
@@ -347,7 +349,9 @@ class Udf:
         if inside is None:
             return self.function(*args)
         try:
-            return self.compiled(*[_plain(a) for a in args])
+            return self.compiled(*[_plain(use(a)) for a in args])
+        except Aborted:
+            raise
         except Exception:
             raise Aborted(f"udf {self.name} failed") from None
 

@@ -10,6 +10,7 @@ datetime.datetime      Type("datetime")             timestamp[us, UTC]
 datetime.date          Type("date")                 date32
 datetime.timedelta     Type("timedelta")            duration[us]
 list[T] (events only)  Type("list", item=T)         list<T>
+T | None               the type, and a mark of its column or field; in Arrow, null
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import decimal as _decimal
 import re
 import types
+import typing
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +54,16 @@ class Type:
     def arrow(self) -> pa.DataType:
         return self.traits.arrow(self)
 
+    def __or__(self, other: None) -> OrNone:
+        return OrNone(self) if other is None else NotImplemented
+
+
+@dataclass(frozen=True, slots=True)
+class OrNone:
+    """`ps.decimal(18, 2) | None`; of Python's own classes Python makes one itself."""
+
+    type: Type
+
 
 INT, FLOAT, BOOL, STR = Type("int"), Type("float"), Type("bool"), Type("str")
 DATETIME, DATE, TIMEDELTA = Type("datetime"), Type("date"), Type("timedelta")
@@ -74,6 +86,17 @@ def decimal(precision: int, scale: int) -> Any:
     if isinstance(scale, bool) or not (isinstance(scale, int) and 0 <= scale <= precision):
         raise DeclarationError(f"decimal({precision}, {scale}): scale must be 0 to the precision, {precision}")
     return Type("decimal", precision, scale)
+
+
+def without_none(annotation: Any) -> tuple[Any, bool]:
+    """An annotation without its `| None`, and whether it has one."""
+    if isinstance(annotation, OrNone):
+        return annotation.type, True
+    arguments = typing.get_args(annotation)
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union) and types.NoneType in arguments:
+        rest = tuple(one for one in arguments if one is not types.NoneType)
+        return (rest[0] if len(rest) == 1 else typing.Union[rest]), True  # noqa: UP007
+    return annotation, False
 
 
 def of_annotation(

@@ -23,7 +23,7 @@ from penstock.errors import InputError
 from penstock.execute import bad_rows, intake
 from penstock.execute.intake import EventBatch
 from penstock.execute.order import times_of
-from penstock.execute.request import Admission
+from penstock.execute.request import Admission, set_back
 from penstock.execute.source_files import SourceRows
 from penstock.state.arrow import times
 
@@ -81,6 +81,20 @@ def _sift(
             )
         )
     return out, pa.concat_tables(told)
+
+
+def given_up(program: Program, held: list[EventBatch]) -> pa.Table:
+    """Events that waited beyond the high mark when it was set back, as rejected rows."""
+    told = [rejections(program, [])]
+    for one in held:
+        event = one.event
+        assert event.order is not None
+        ts, type_ = one.column(event.order).combine_chunks(), event.type_of(event.order)
+        reasons = [set_back(event, bad_rows.shown(ts, row, type_)) for row in range(len(ts))]
+        id = one.column(event.id).combine_chunks() if event.id else None
+        told.append(rejections(program, reasons, event=event, ts=ts, id=id))
+    places = np.concatenate([np.zeros(0, np.int64), *(one.arrival for one in held)])
+    return pa.concat_tables(told).take(pa.array(np.argsort(places, kind="stable")))
 
 
 def _far(

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as at
 
+from penstock.declare.model import Field
 from penstock.declare.types import Type
 from penstock.errors import InputError
 from penstock.execute.validate import refuse_unsound
@@ -96,6 +97,11 @@ def values(data: Sequence[Any], type_: Type, *, where: Callable[[int], str]) -> 
         except (ValueError, TypeError, OverflowError, decimal.InvalidOperation):
             raise InputError(f"{where(i)}: needs {type_}, got {value!r}; {type_.traits.give}") from None
     return pa.array(out, type_.arrow())
+
+
+def left_out(field: Field, rows: int) -> pa.Array:
+    """The column of an event's field that its table does not have: its default, or null."""
+    return pa.repeat(pa.scalar(field.default, field.type.arrow()), rows)
 
 
 def without_columns(rows: int) -> pa.Table:

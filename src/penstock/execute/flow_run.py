@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from penstock.declare.model import Program
+from penstock.declare.model import Program, is_none
 from penstock.execute.codegen.layout import FULL_FIRED, FULL_QUEUES, FULL_ROWS, NOBODY, Argument
 from penstock.execute.order import OrderedBatch
 from penstock.state.lanes import dtype
@@ -47,7 +47,7 @@ class Output:
     """What a batch emitted of an event that no transaction takes."""
 
     rows: Any  # int64: the rows of the outcomes that it was emitted by
-    lanes: dict[str, Any]  # field -> values
+    lanes: dict[str, Any]  # those of the event (EventDef.lanes) -> values
 
 
 def places(program: Program, batch: OrderedBatch) -> tuple[Any, Any]:
@@ -64,10 +64,14 @@ class FlowRun:
         self._rows = {a.name: np.zeros(rows, _dtype(a)) for a in arguments if a.owner in ("rows", "out")}
         self._fired = {a.name: np.zeros(_QUEUE, _dtype(a)) for a in arguments if a.owner == "fired"}
         self._counts = np.zeros(2, np.int64)  # timers that have run; and of those set on the way to the next event
+        self._nullable = {
+            f"ok{number}_{f.name}" for number, e in enumerate(program.events) for f in e.fields if f.nullable
+        }
         self._queues: dict[int, dict[str, Any]] = {}
         for a in arguments:
             if a.owner == "queue":
-                size = 0 if a.part.startswith("valid") else _QUEUE  # what is emitted is given
+                # What is emitted is given, but for what may be None.
+                size = 0 if a.part.startswith("valid") and a.name not in self._nullable else _QUEUE
                 self._queues.setdefault(program.kind(a.of), {})[a.name] = np.zeros(size, _dtype(a))
         # Of rows first, and then of each event's queue: how many there are, and how many there is room for.
         self._used = np.zeros(1 + len(program.events), np.int64)
@@ -102,7 +106,10 @@ class FlowRun:
         room, lanes = int(self._room[number + 1]), self._queues[number]
         for name, called in self._called[number].items():
             emitted = lanes[name][:room]
-            if name.startswith("ok"):  # empty where all are given, as what is emitted is
+            if name in self._nullable:
+                count = max(lane.size for lane in self._called[number].values())
+                lanes[name] = np.concatenate([emitted, called if called.size else np.ones(count, np.bool_)])
+            elif name.startswith("ok"):  # empty where all are given, as what is emitted is
                 lanes[name] = np.concatenate([np.ones(room, np.bool_), called]) if called.size else called
             else:
                 lanes[name] = np.concatenate([emitted, called])
@@ -127,6 +134,7 @@ class FlowRun:
             number = self._program.kind(event.name)
             lanes, n = self._queues[number], int(self._used[number + 1])
             values = {f.name: lanes[f"e{number}_{f.name}"][:n] for f in event.fields}
+            values |= {is_none(f.name): ~lanes[f"ok{number}_{f.name}"][:n] for f in event.fields if f.nullable}
             out[event.name] = Output(lanes[f"from{number}"][:n], values)
         return out
 

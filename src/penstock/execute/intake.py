@@ -26,7 +26,7 @@ import pyarrow as pa
 from penstock.declare.model import Column, EventDef, Program, TableDef
 from penstock.declare.objects import Event, EventType
 from penstock.errors import InputError
-from penstock.execute.casting import column, values, without_columns
+from penstock.execute.casting import column, left_out, values, without_columns
 from penstock.execute.source_files import SourceFile, SourceRows
 from penstock.execute.validate import JUDGED, refuse_unsound
 
@@ -110,7 +110,7 @@ def rows(table: TableDef, rows: Any) -> pa.Table:
     where = f"table '{table.name}'"
     found = _table_of_dicts(table, rows) if _is_dicts(rows) else _table_of_arrow(table, arrow(rows, where), where)
     for c, data in zip(table.columns, found.columns, strict=True):
-        if data.null_count:
+        if data.null_count and not c.nullable:
             raise InputError(f"{_at(where, c)}, row {_first_null(data)}: is null; give it a value{_or_leave_out(c)}")
     _refuse_double_keys(table, found)
     return found
@@ -191,7 +191,7 @@ def _table_of_values(
         def where(i: int, name: str = f.name) -> str:
             return f"{who(i)}, field '{name}'"
 
-        data = [r.get(f.name) for r in records]
+        data = [r.get(f.name, f.left_out) for r in records]
         array = values(data, f.type, where=where)
         if f.name in needed and array.null_count:
             raise InputError(f"{where(_first_null(array))}: is null; every {event.name} needs its {f.name}")
@@ -228,6 +228,9 @@ def _event_table(event: EventDef, data: pa.Table, where: str, sound: bool) -> pa
     arrays = {}
     for f in event.fields:
         at = f"{where}, column '{f.name}'"
+        if not f.required and f.name not in data.column_names:
+            arrays[f.name] = left_out(f, data.num_rows)
+            continue
         array = column(_take(data, f.name, at), f.type, where=at, dictionary=True, sound=sound)
         if f.name in (event.order, event.id) and array.null_count:
             raise InputError(f"{at}, row {_first_null(array)}: is null; every {event.name} needs its {f.name}")

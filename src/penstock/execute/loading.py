@@ -47,7 +47,7 @@ def refuse_there(table: TableDef, key: Key) -> None:
 def records(table: TableDef, rows: pa.Table) -> Iterator[tuple[Key, Row]]:
     """Rows as bodies see them."""
     for plain in rows.to_pylist():
-        row = {c.name: convert(lift(plain[c.name]), c.type) for c in table.columns}
+        row = {c.name: convert(lift(plain[c.name]), c.type, nullable=c.nullable) for c in table.columns}
         yield tuple(row.pop(c.name) for c in table.keys), row
 
 

@@ -39,7 +39,7 @@ class Members:
         self._program = program
         self._groups = [(program.kind(event), members) for event, members in inlined.groups]
         self._returns = [(name, dtype(type_)) for name, type_ in program.lanes]
-        self._sent = {e.name: [dtype(f.type) for f in e.fields] for e in program.outputs()}
+        self._sent = {e.name: [dtype(f.type) for f in e.lanes] for e in program.outputs()}
 
     def rows(self, kind: Any, code: Any, lanes: Fields) -> Rows:
         """kind, code, lanes: of each event of the batch."""
@@ -97,7 +97,7 @@ class Members:
         rows = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in several)])
         order = np.argsort(rows, kind="stable")  # of one row, in the order of the places that emit
         lanes = {}
-        for k, (field, lane) in enumerate(zip(event.fields, self._sent[name], strict=True)):
+        for k, (field, lane) in enumerate(zip(event.lanes, self._sent[name], strict=True)):
             values = np.concatenate([np.zeros(0, lane), *(values[k] for _, values in several)])
             lanes[field.name] = values[order]
         return Output(rows[order], lanes)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.declare.model import TEXT, Program
+from penstock.declare.model import TEXT, Program, is_none
 from penstock.execute import duplicates, order
 from penstock.execute.flow_run import Fired, Output
 from penstock.execute.native import Result
@@ -194,7 +194,9 @@ class Outcomes:
         rows = pa.array(output.rows)
         columns = [column.take(rows) for column in about]
         columns.append(pa.array(np.full(len(rows), version, np.int64)))
-        columns += [to_arrow(output.lanes[f.name], f.type, strings, None) for f in event.fields]
+        for f in event.fields:
+            given = ~output.lanes[is_none(f.name)] if f.nullable else None
+            columns.append(to_arrow(output.lanes[f.name], f.type, strings, given))
         return pa.Table.from_arrays(columns, schema=self.program.output(event))
 
     def _ids(self, fired: Fired, strings: Strings) -> pa.Array:

@@ -30,9 +30,9 @@ from penstock.declare import objects
 from penstock.declare.model import EventDef, Program, TableDef
 from penstock.declare.types import DATETIME
 from penstock.errors import InputError
-from penstock.execute import intake, loading, row_by_row
+from penstock.execute import bad_rows, intake, loading, row_by_row
 from penstock.execute.clock import first_ts
-from penstock.execute.request import Admission, BatchRequest, KeptSteps, checked_steps
+from penstock.execute.request import Admission, BatchRequest, KeptSteps, checked_steps, set_back
 from penstock.execute.rounds import Rounds
 from penstock.execute.timers import Timers
 from penstock.execute.uncompiled import EPOCH, MICROSECOND, Clock, Key, Row
@@ -85,7 +85,7 @@ class Reference:
         self._clock: float = _NEVER  # the highest ts that has run
         self._held: list[Arrival] = []
         self._timers = Timers()
-        self._ids = Ids()
+        self._ids = Ids(program)
 
     def load(self, table: Any, rows: Any, on_conflict: str = "fail", check: bool = True) -> None:
         """Put rows in, all or none; no transaction, no version."""
@@ -122,6 +122,7 @@ class Reference:
             batch, rejected = row_by_row.admit(self.program, batch, _admission, highest)
         new = self._arrive(intake.events(self.program, batch))
         self._watermark = self._watermark if flush else watermark
+        rejected = self._give_up() + rejected
         out = self._run(*self._due(new, watermark, flush), rejected=rejected)
         if id is not None:
             self._outcomes[id] = out
@@ -150,7 +151,8 @@ class Reference:
             self._arrived += 1
             self._answers[number] = {}
             if has_ts and self._watermark is not None:
-                self._run(*self._due([one], self._watermark, flush=False))
+                rejected = self._give_up()
+                self._run(*self._due([one], self._watermark, flush=False), rejected=rejected)
             else:
                 self._highest = max(self._highest, one.ts)
                 self._run([], [one])
@@ -165,9 +167,18 @@ class Reference:
         to = intake.moment(self.program, t)
         if to <= self._clock:
             return _table([], self.program.outcomes())
+        rejected = self._give_up()
         due = self._whole(sorted([one for one in self._held if one.ts <= to], key=lambda one: one.place), to + 1)
         self._held, self._highest = _without(self._held, due), max(self._highest, to)
-        return self._run([], due, to)
+        return self._run([], due, to, rejected)
+
+    def set_back(self, t: Any) -> None:
+        """Set the high mark, and the clock with it, back to a time; a version of its own."""
+        to = intake.moment(self.program, t)
+        self._ids.set_back(self._clock, min(self._clock, to))
+        self._highest, self._clock = min(self._highest, to), min(self._clock, to)
+        self.version += 1
+        self._versions[self.version] = _table([], self.program.outcomes())
 
     def pending(self, event: Any) -> pa.Table:
         """The timers of an event that have not run, in the order in which they will."""
@@ -275,6 +286,19 @@ class Reference:
         due = due if flush else self._whole(due, self._highest)
         self._held = _without(there, due)
         return late, due
+
+    def _give_up(self) -> list[row_by_row.Rejected]:
+        """What is held beyond the high mark, since that was set back, is rejected; in order of arrival."""
+        beyond = sorted([one for one in self._held if one.ts > self._highest], key=lambda one: one.place[3])
+        self._held, rejected = _without(self._held, beyond), []
+        for one in beyond:
+            assert one.event.order is not None
+            type_ = one.event.type_of(one.event.order)
+            shown = bad_rows.shown(pa.array([one.values[one.event.order]], type_.arrow()), 0, type_)
+            row = self._outcome(one) | {"status": "rejected", "step": 0, "reason": set_back(one.event, shown)}
+            rejected.append(row | {"version": self.version + 1})
+            self._answer(one, rejected[-1])
+        return rejected
 
     def _whole(self, due: list[Arrival], highest: float) -> list[Arrival]:
         """Without what waits for other members of an atomic batch, or behind what does. highest: of this ts more may

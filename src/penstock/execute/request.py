@@ -97,6 +97,11 @@ class Admission:
         return f"{event.order}: {ts} is more than {span.removesuffix(', 0:00:00')} ahead"
 
 
+def set_back(event: EventDef, ts: str) -> str:
+    """Why an event that waited was rejected, of which this is the ts."""
+    return f"{event.order}: {ts} lies beyond what the clock was set back to"
+
+
 def checked_on_bad(program: Program, on_bad: object) -> OnBad:
     """The same; InputError if it cannot be taken."""
     if on_bad not in get_args(OnBad):

@@ -17,6 +17,7 @@ from typing import Any
 
 from penstock.declare import objects
 from penstock.declare.model import EventDef, Program
+from penstock.declare.null import is_none
 from penstock.errors import Aborted
 from penstock.execute.uncompiled import Clock, EventView, Key, Row, Transaction, uncompiled
 from penstock.execute.values import convert, lower
@@ -147,10 +148,10 @@ class Rounds:
         finally:
             objects.current.reset(token)
 
-    def _converted(self, returned: dict[str, Any] | None) -> dict[str, Any]:
+    def _converted(self, returned: Any) -> dict[str, Any]:
         return {
-            name: None if value is None else lower(convert(value, self._returns[name]))
-            for name, value in (returned or {}).items()
+            name: None if is_none(value) else lower(convert(value, self._returns[name]))
+            for name, value in ({} if is_none(returned) else returned).items()
         }
 
     def _check(self, transaction: Transaction) -> None:

@@ -49,7 +49,7 @@ def _reason(
     program: Program, event: EventDef, row: pa.Table, told: dict[str, Any], rules: Admission, limit: int | None
 ) -> str | None:
     """Why the row is no event; None where it is one."""
-    for f in event.fields:
+    for f in (f for f in event.fields if f.name in row.column_names):
         cell = row.column(f.name).combine_chunks()
         cell = cell.dictionary_decode() if pa.types.is_dictionary(cell.type) else cell
         try:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.declare.model import TableDef
+from penstock.declare.null import use
 from penstock.execute.values import convert
 
 Key = tuple[Any, ...]
@@ -27,14 +28,14 @@ def keys(table: TableDef, rows: dict[Key, Row], way: str, names: tuple[str, ...]
     if way == "between":
         return _between(table, ordered, values)
     if way in ("top", "bottom"):
-        return _best(table, rows, ordered, names[0], way == "top")[: max(0, values[0])]
+        return _best(table, rows, ordered, names[0], way == "top")[: max(0, use(values[0]))]
     return ordered
 
 
 def _where(table: TableDef, rows: dict[Key, Row], ordered: list[Key], name: str, value: Any) -> list[Key]:
     column = table.column(name)
     assert column is not None and column.index, name
-    wanted = convert(value, column.type)
+    wanted = convert(value, column.type, nullable=column.nullable)
     return [key for key in ordered if rows[key][name] == wanted]
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock.declare.model import EventDef
 from penstock.errors import InputError, StateError
-from penstock.execute.casting import column
+from penstock.execute.casting import column, left_out
 
 _REPLACE = "replace the file by one that fits, and start the query again"
 
@@ -82,10 +82,14 @@ def _rows(event: EventDef, files: Mapping[str, str | bytes], threads: bool) -> p
             source = pa.BufferReader(found) if isinstance(found, bytes) else found
             with pq.ParquetFile(source, memory_map=True) as parquet:
                 schema = parquet.schema_arrow
-                tables.append(parquet.read([n for n in wanted if n in schema.names], use_threads=threads))
+                table = parquet.read([n for n in wanted if n in schema.names], use_threads=threads)
         except (OSError, pa.ArrowInvalid) as error:
             raise _unreadable(event, file, error) from error
         _check_file(event, file, schema)
+        for f in event.fields:  # of one file: another may have it
+            if f.name not in schema.names:
+                table = table.append_column(f.name, left_out(f, table.num_rows))
+        tables.append(table)
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -99,11 +103,11 @@ def _unreadable(event: EventDef, file: str, error: Exception) -> InputError:
 
 
 def _check_file(event: EventDef, file: str, schema: pa.Schema) -> None:
-    missing = [f.name for f in event.fields if f.name not in schema.names]
+    missing = [f.name for f in event.fields if f.required and f.name not in schema.names]
     if missing:
         names = ", ".join(schema.names)
         raise InputError(f"event '{event.name}': {file} has no column '{missing[0]}'; it has {names}; {_REPLACE}")
-    for f in event.fields:
+    for f in (f for f in event.fields if f.name in schema.names):
         none = pa.chunked_array([], schema.field(f.name).type)
         column(none, f.type, where=f"event '{event.name}', column '{f.name}' of {file}")
 

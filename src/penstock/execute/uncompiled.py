@@ -23,6 +23,7 @@ from typing import Any
 
 from penstock.declare import notebook, objects
 from penstock.declare.model import EventDef, TableDef, WindowDef
+from penstock.declare.null import Null, is_none, use
 from penstock.errors import Aborted
 from penstock.execute import scans
 from penstock.execute.aggregates import REFERENCES, Turns
@@ -51,6 +52,8 @@ class EventView:
         if field is None:
             raise AttributeError(f"event '{self.__definition.name}' has no field '{name}'")
         value = self.__values[name]
+        if value is None and field.nullable:
+            return Null(f"null {name}")
         if value is None or (field.type.item is not None and None in value):
             raise Aborted(f"null {name}")
         if field.type.item is not None:
@@ -106,8 +109,7 @@ class Transaction:
 
     def insert(self, table: TableDef, key: Key, values: dict[str, Any]) -> Record:
         key = _key(table, key)
-        types = {c.name: c.type for c in table.values}
-        given = {name: convert(value, types[name]) for name, value in values.items()}
+        given = {c.name: convert(values[c.name], c.type, nullable=c.nullable) for c in table.values if c.name in values}
         if key in self.tables[table.name]:
             raise Aborted(f"exists {table.name}")
         self.write(table, key, {**{c.name: lift(c.default) for c in table.values}, **given})
@@ -145,7 +147,8 @@ class Transaction:
         return (clock - EPOCH) // MICROSECOND if isinstance(clock, datetime.datetime) else int(clock)
 
     def emit(self, event: EventDef, values: dict[str, Any], at: Any) -> None:
-        given = {f.name: lower(convert(values[f.name], f.type)) for f in event.fields}
+        given = {f.name: lower(convert(values[f.name], f.type, nullable=f.nullable)) for f in event.fields}
+        use(at)
         if len(self.emitted) == self._room:
             raise Aborted(TOO_MANY)
         self.emitted.append((event, given, None if at is None else self._later(at)))
@@ -227,13 +230,13 @@ class Record:
             return types.MethodType(method, self)
         if name not in row:
             raise AttributeError(f"table '{self.__table.name}' has no column '{name}'")
-        return row[name]
+        return Null(f"null {name}") if row[name] is None else row[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
         column = self.__table.column(name)
         if column is None or column.key:
             raise AttributeError(f"table '{self.__table.name}' has no column '{name}' that can be written")
-        value = convert(value, column.type)
+        value = convert(value, column.type, nullable=column.nullable)
         self.__transaction.write(self.__table, self.__key, {**self.__row(), name: value})
 
 
@@ -256,11 +259,12 @@ def uncompiled(function: Callable[..., Any], copies: Copies | None = None) -> Ca
     ast.increment_lineno(tree, first - 1)
     outside = {name: _as_now(value) for name, value in (function.__globals__ | _closure(function)).items()}
     scope = {**outside, _LIFT: lambda value: _lift(value, copies), _NEGATED: negated, _TURNS: Turns}
+    scope |= {_IS_NONE: is_none, _NONE: Null("null")}
     exec(compile(ast.fix_missing_locations(tree), function.__code__.co_filename, "exec"), scope)
     copied = scope[function.__name__]
     assert isinstance(copied, types.FunctionType) and isinstance(function, types.FunctionType)
-    copied.__defaults__ = function.__defaults__ and tuple(map(lift, function.__defaults__))
-    copied.__kwdefaults__ = {name: lift(value) for name, value in (function.__kwdefaults__ or {}).items()}
+    copied.__defaults__ = function.__defaults__ and tuple(_or_null(lift(one)) for one in function.__defaults__)
+    copied.__kwdefaults__ = {name: _or_null(lift(value)) for name, value in (function.__kwdefaults__ or {}).items()}
     return copied
 
 
@@ -277,6 +281,7 @@ def _as_now(value: Any) -> Any:
 
 # Not names that a body could have.
 _LIFT, _NEGATED, _TURNS, _ITEMS = "(lift)", "(negated)", "(turns)", "(items)"
+_IS_NONE, _NONE = "(is none)", "(none)"
 
 
 def _lift(value: Any, copies: Copies) -> Any:
@@ -285,7 +290,12 @@ def _lift(value: Any, copies: Copies) -> Any:
     if isinstance(value, types.MethodType) and objects.is_function(value.__func__):
         return types.MethodType(_copy_of(value.__func__, copies), value.__self__)
     reference = REFERENCES.get(value) if isinstance(value, types.BuiltinFunctionType) else None
-    return lift(value) if reference is None else reference
+    return _or_null(lift(value)) if reference is None else reference
+
+
+def _or_null(value: Any) -> Any:
+    """None that stands outside the body, as it stands for one inside."""
+    return Null("null") if value is None else value
 
 
 class _Lifted(ast.NodeTransformer):
@@ -332,7 +342,18 @@ class _Lifted(ast.NodeTransformer):
         self.generic_visit(inner)
         return node
 
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        """`x is None` asks for what stands for None here."""
+        self.generic_visit(node)
+        match node:
+            case ast.Compare(ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Name(id="(none)")]):
+                asked = _call(_IS_NONE, node.left, node)
+                return asked if isinstance(op, ast.Is) else ast.copy_location(ast.UnaryOp(ast.Not(), asked), node)
+        return node
+
     def visit_Constant(self, node: ast.Constant) -> Any:
+        if node.value is None:
+            return ast.copy_location(ast.Name(_NONE, ast.Load()), node)
         return self._lift(node) if type(node.value) is int else node
 
     def visit_arg(self, node: ast.arg) -> Any:

@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.declare.model import Program
+
 Id = tuple[str, Any]  # an event's name, and its id
 
 
@@ -29,7 +31,8 @@ class Seen:
 
 
 class Ids:
-    def __init__(self) -> None:
+    def __init__(self, program: Program) -> None:
+        self._spans = {event.name: event.span for event in program.unique if event.span is not None}
         self._seen: dict[Id, list[Seen]] = defaultdict(list)
 
     def duplicates(self, events: Iterable[Any], clock: float) -> dict[tuple[Any, ...], Seen]:
@@ -44,6 +47,12 @@ class Ids:
         return {
             place: replace(first, version=version) if first.version is None else first for place, first in found.items()
         }
+
+    def set_back(self, clock: float, to: float) -> None:
+        """The clock was set back: what is remembered by then is remembered for a span from there on."""
+        for (event, id_), several in self._seen.items():
+            kept = [one for one in several if clock - one.clock < self._spans[event]]
+            self._seen[event, id_] = [replace(one, clock=min(one.clock, to)) for one in kept]
 
     def _judged(self, events: Iterable[Any], clock: float) -> tuple[dict[tuple[Any, ...], Seen], dict[Id, list[Seen]]]:
         """events: arrivals, as the reference has them. clock: before the first of them."""

@@ -24,6 +24,7 @@ from typing import Any
 
 from penstock.declare.kinds import COLUMNS
 from penstock.declare.limits import LONGEST
+from penstock.declare.null import Null, is_none, use
 from penstock.declare.types import INT_MAX, INT_MIN, MAX_DIGITS, Type
 from penstock.errors import Aborted
 
@@ -333,8 +334,12 @@ def lift(value: Any) -> Any:
 _CLASSES = {row.name: row.python for row in COLUMNS if not row.number}
 
 
-def convert(value: Any, type_: Type) -> Any:
-    """The value as a column of the type holds it; aborts with `overflow` where it does not fit."""
+def convert(value: Any, type_: Type, *, nullable: bool = False) -> Any:
+    """The value as a column of the type holds it; aborts with `overflow` where it does not fit. nullable: None stays
+    None."""
+    if nullable and is_none(value):
+        return None
+    use(value)
     if type_.kind == "decimal":
         return _to_decimal(value, type_)
     is_int = isinstance(value, int) and not isinstance(value, bool)
@@ -361,6 +366,8 @@ def _to_decimal(value: Any, type_: Type) -> Dec:
 def lower(value: Any) -> Any:
     """What a body made, as plain Python."""
     match value:
+        case Null():
+            return None
         case Dec():
             return value.plain()
         case Int():

@@ -9,6 +9,9 @@ outcome `late` and changes nothing. So the whole stream runs in event order as l
 A flush lets nothing wait, and what it brings may be late. Without either, a batch runs all that it brings and all that
 is held, and nothing is late; the frontier moves with it all the same.
 
+A high mark that a wild ts has set can be set back (store/reset.py). What is held beyond it then, which is nothing
+otherwise, is given up by the next batch: it would only set the mark again.
+
 Of what may run, the members of an atomic batch that is not whole yet are held as well (atomic_batches.py). A flush runs
 them.
 """
@@ -16,7 +19,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -64,6 +67,7 @@ class Released:
     events: list[EventBatch]
     late: list[Any]  # for each of `events`, which of its rows are late; None where none is
     buffer: WatermarkBuffer
+    given_up: list[EventBatch] = field(default_factory=list)  # held beyond the high mark
 
 
 def is_split(program: Program, buffer: WatermarkBuffer, delay: int | None, *, flush: bool) -> bool:
@@ -83,6 +87,7 @@ def release(
 ) -> Released:
     """Split what has arrived and what was held into what runs, what is late, and what waits on. delay: None, or what a
     watermark holds back. until: what the clock is set to by hand. marked: says which events are duplicates."""
+    buffer, given_up = _without_beyond(program, buffer)
     new = [times_of(a) for a in events]
     tops = [int(ts.max()) for ts in new if ts.size] + ([] if buffer.highest is None else [buffer.highest])
     highest = max(tops, default=None)
@@ -113,7 +118,7 @@ def release(
         done = ts[run]
         if done.size:
             frontier = int(done.max()) if frontier is None else max(frontier, int(done.max()))
-    return Released(out, marks, WatermarkBuffer(highest, frontier, _numbered(held)))
+    return Released(out, marks, WatermarkBuffer(highest, frontier, _numbered(held)), given_up)
 
 
 def without_late(events: list[EventBatch], late: list[Any] | None) -> list[EventBatch]:
@@ -121,6 +126,19 @@ def without_late(events: list[EventBatch], late: list[Any] | None) -> list[Event
     if late is None:
         return events
     return [one if mark is None else one.where(~mark) for one, mark in zip(events, late, strict=True)]
+
+
+def _without_beyond(program: Program, buffer: WatermarkBuffer) -> tuple[WatermarkBuffer, list[EventBatch]]:
+    """The buffer without what lies beyond the high mark, and that."""
+    kept, beyond = [], []
+    for event in program.events:
+        table = buffer.held.get(event.name)
+        if table is not None:
+            one = EventBatch(event, table.drop_columns(ARRIVAL), table.column(ARRIVAL).to_numpy())
+            far = times_of(one) > buffer.highest
+            kept.append(one.where(~far))
+            beyond += [one.where(far)] if far.any() else []
+    return (buffer._replace(held=_numbered([one for one in kept if one.table.num_rows])) if beyond else buffer), beyond
 
 
 def _numbered(held: list[EventBatch]) -> dict[str, pa.Table]:

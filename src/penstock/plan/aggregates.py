@@ -12,20 +12,17 @@ scan, and where that gives nothing the transaction aborts with `empty Account`.
 from __future__ import annotations
 
 import ast
-from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import BOOL, INT, Type
-from penstock.plan import calls, expressions, loops
-from penstock.plan.values import Iterated, Val
+from penstock.plan import calls, expressions, loops, nullable
+from penstock.plan.values import NONE, Iterated, Val
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
 
 # Names that no body can have.
 _ITEM, _FOUND = "(item)", "(found)"
-# What an extreme is before there is one, where 0 is no value of the type; nobody sees it.
-_ANY: dict[str, Any] = {"datetime": datetime(1970, 1, 1, tzinfo=UTC), "date": date(1970, 1, 1)}
 
 
 def of_generator(node: ast.Call) -> bool:
@@ -135,7 +132,7 @@ def _type_of(lo: Lowering, made: ast.GeneratorExp, over: Iterated) -> Type:
     count, mark, found = lo.count, len(lo.ops), list[Type]()
 
     def look() -> None:
-        found.append(expressions.value(lo, made.elt).type)
+        found.append(expressions.nullable_value(lo, made.elt).type)
 
     node = ast.copy_location(ast.For(made.generators[0].target, made.generators[0].iter, [], []), made)
     outside = lo.env
@@ -147,7 +144,7 @@ def _type_of(lo: Lowering, made: ast.GeneratorExp, over: Iterated) -> Type:
 
 def nothing(lo: Lowering, type_: Type) -> Val:
     """A value that nobody sees."""
-    return lo.const(_ANY.get(type_.kind, type_.traits.nothing), type_)
+    return nullable.none(lo) if type_ == NONE else lo.const(nullable.zero_of(type_), type_)
 
 
 def _load(name: str) -> ast.expr:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import INT, Type
 from penstock.plan import aggregates, expressions, lists, making_times, names, windows
+from penstock.plan.nullable import use
 from penstock.plan.numbers import compare, negate
 from penstock.plan.values import Val
 
@@ -69,7 +70,8 @@ def _kernel(lo: Lowering, row: Builtin, node: ast.Call) -> Val:
         counts = sorted({len(form.takes) for form in row.forms})
         ways = " or ".join(f"({', '.join(row.parameters[:count])})" for count in counts)
         lo.body.refuse(node, f"{row.name} takes {ways}")
-    given = [expressions.value(lo, a) for a in node.args]
+    given = [expressions.nullable_value(lo, a) for a in node.args]
+    given = [use(lo, one, a) for a, one in zip(node.args, given, strict=True)]
     for place, one in enumerate(given):
         kinds = list(dict.fromkeys(form.takes[place] for form in forms))
         if kinds == ["constant"]:
@@ -115,7 +117,7 @@ def _only(lo: Lowering, node: ast.Call) -> ast.expr:
 
 
 def _abs(lo: Lowering, node: ast.Call) -> Val:
-    return negate(lo, expressions.value(lo, _only(lo, node)), node, code="abs")
+    return negate(lo, expressions.nullable_value(lo, _only(lo, node)), node, code="abs")
 
 
 def _len(lo: Lowering, node: ast.Call) -> Val:
@@ -136,7 +138,7 @@ def _max(lo: Lowering, node: ast.Call) -> Val:
 def _extreme(lo: Lowering, node: ast.Call, better: ast.cmpop) -> Val:
     if len(node.args) < 2 or any(isinstance(a, ast.Starred) for a in node.args):
         lo.body.refuse(node, f"{ast.unparse(node.func)} takes two or more values; loop over a list to find its extreme")
-    total, *rest = [expressions.value(lo, a) for a in node.args]
+    total, *rest = [expressions.nullable_value(lo, a) for a in node.args]
     for one in rest:
         test = compare(lo, better, one, total, node)
         total = lo.select(node, f"the arguments of {ast.unparse(node.func)}", test, one, total)

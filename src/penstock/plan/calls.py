@@ -24,6 +24,7 @@ from penstock.plan import (
     windows,
 )
 from penstock.plan.ir import MEMBERS
+from penstock.plan.nullable import is_none, use
 from penstock.plan.values import Found, Iterated, Val, in_body
 
 if TYPE_CHECKING:
@@ -66,9 +67,14 @@ def _reason(lo: Lowering, node: ast.Call, found: ast.expr) -> str:
 
 
 def _abort(lo: Lowering, node: ast.Call, reason: str, told: dict[str, Val], guard: int | None) -> None:
-    if told:
-        lanes = tuple(when_aborted(name) for name in told)
-        lo.emit("tell", tuple(value.id for value in told.values()), node=node, guard=guard, const=lanes)
+    certain = {name: value for name, value in told.items() if value.why is None}
+    if certain:
+        lanes = tuple(when_aborted(name) for name in certain)
+        lo.emit("tell", tuple(value.id for value in certain.values()), node=node, guard=guard, const=lanes)
+    for name, value in told.items():
+        if value.why is not None:
+            there = lo.both(guard, lo.negated(is_none(lo, value).id))
+            lo.emit("tell", (value.id,), node=node, guard=there, const=(when_aborted(name),))
     lo.emit("abort", name=reason, node=node, guard=guard)
 
 
@@ -82,7 +88,7 @@ def _told(lo: Lowering, fields: list[ast.keyword]) -> dict[str, Val]:
         names.outcome_field(lo, field.arg, field.value)
         if isinstance(field.value, ast.Constant) and field.value.value is None:
             continue
-        told[field.arg] = value = expressions.value(lo, field.value)
+        told[field.arg] = value = expressions.nullable_value(lo, field.value)
         lo.returns.setdefault(field.arg, []).append((value.type, field.value.lineno))
     return told
 
@@ -145,7 +151,8 @@ def _instead(function: Any) -> str:
 
 
 def _udf(lo: Lowering, function: objects.Udf, node: ast.Call) -> Val:
-    args = [expressions.value(lo, a) for a in node.args]
+    args = [expressions.nullable_value(lo, a) for a in node.args]
+    args = [use(lo, arg, given) for given, arg in zip(node.args, args, strict=True)]
     known = {"int": "int64", "float": "float64", "bool": "bool"}
     for given, arg in zip(node.args, args, strict=True):
         if arg.type.kind not in known:
@@ -210,7 +217,8 @@ def _range(lo: Lowering, node: ast.Call, args: list[ast.expr]) -> Iterated:
     if not 1 <= len(args) <= 3 or node.keywords:
         lo.body.refuse(node, "range takes (stop), (start, stop) or (start, stop, step)")
     step = 1
-    bounds = [expressions.value(lo, a) for a in args[:2]]
+    bounds = [expressions.nullable_value(lo, a) for a in args[:2]]
+    bounds = [use(lo, bound, a) for a, bound in zip(args, bounds, strict=False)]
     if len(args) == 3:
         found = expressions.value(lo, args[2])
         if not isinstance(found.literal, int) or found.literal == 0:

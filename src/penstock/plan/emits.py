@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.declare.model import EventDef, timers_of
 from penstock.declare.objects import EventType
 from penstock.plan import names, times
+from penstock.plan.nullable import is_none, use
 from penstock.plan.numbers import to_type
 from penstock.plan.values import Val
 
@@ -18,7 +19,7 @@ _FORM = "ps.emit takes an event that is made there: ps.emit(Counted(contestant=e
 
 
 def lower(lo: Lowering, node: ast.Call) -> None:
-    from penstock.plan.expressions import value
+    from penstock.plan.expressions import nullable_value
 
     if lo.event is None:
         lo.body.refuse(node, "a check only looks at its record; emit in a transaction")
@@ -36,15 +37,21 @@ def lower(lo: Lowering, node: ast.Call) -> None:
         if event.field(keyword.arg) is None:
             known = ", ".join(f.name for f in event.fields) or "none"
             lo.body.refuse(made, f"event '{event.name}' has no field '{keyword.arg}'; it has {known}")
-        given[keyword.arg] = value(lo, keyword.value)
+        given[keyword.arg] = nullable_value(lo, keyword.value)
+    for f in event.fields:
+        if f.name not in given and not f.required:
+            given[f.name] = names.default(lo, f)
     missing = [f.name for f in event.fields if f.name not in given]
     if missing:
         lo.body.refuse(made, f"{event.name} is emitted without its field '{missing[0]}'; give it a value")
     at = None if when is None else _at(lo, when)
     # Python evaluates every argument before the call; conversion belongs to the call.
     values = [
-        to_type(lo, given[f.name], f.type, made, f"field '{f.name}' of event '{event.name}'") for f in event.fields
+        to_type(lo, given[f.name], f.type, made, f"field '{f.name}' of event '{event.name}'", nullable=f.nullable)
+        for f in event.fields
     ]
+    values += [is_none(lo, one) for one, f in zip(values, event.fields, strict=True) if f.nullable]
+    at = None if at is None else use(lo, at, made)
     if at is None:
         lo.emit("emit", tuple(v.id for v in values), name=event.name, node=node)
     else:
@@ -54,12 +61,12 @@ def lower(lo: Lowering, node: ast.Call) -> None:
 
 def _at(lo: Lowering, node: ast.expr) -> Val:
     """When a timer runs: a value of the type that ts has in this app."""
-    from penstock.plan.expressions import value
+    from penstock.plan.expressions import nullable_value
 
     type_ = times.order_type(lo, node, "at= is")
     if isinstance(node, ast.Constant) and node.value is None:
         lo.body.refuse(node, f"at=None is no time; give {type_}, or leave out at=: the event then runs in this round")
-    at = value(lo, node)
+    at = nullable_value(lo, node)
     if at.type != type_:
         lo.body.refuse(node, f"at= is of the type of ts, which is {type_} in this app, not {at.type}")
     return at

@@ -11,7 +11,7 @@ from penstock.plan.text import constant
 def explain(plan: Plan) -> str:
     out = [f"app {plan.program.name}"]
     for table in plan.program.tables:
-        columns = ", ".join(f"{c.name}: {c.type}{' key' if c.key else ''}" for c in table.columns)
+        columns = ", ".join(f"{c.name}: {c.text}" for c in table.columns)
         out.append(f"table {table.name}({columns})")
     for window in plan.program.windows:
         columns = ", ".join(f"{c.name}: {c.type}{' key' if c.key else ''}" for c in window.columns)
@@ -76,6 +76,10 @@ def _line(op: Op) -> str:
         case "field" | "list":
             of = f" of {args}" if args else ""
             text = f"{op.code} {op.name}{of}" + (' or abort "null ' + op.name + '"' if op.const else "")
+        case "is_null":
+            text = f"{op.code} {op.name}" + (f" of {args}" if args else "")
+        case "reason":
+            text = f'reason "{op.name}"'
         case "item":
             text = f"item {op.const}"
         case "read" | "read_or" | "write":

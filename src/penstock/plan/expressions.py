@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.declare.body import MISSING
 from penstock.declare.types import BOOL
 from penstock.plan import calls, lists, methods, names, records, windows
+from penstock.plan.nullable import is_none, none, use
 from penstock.plan.numbers import arithmetic, compare, negate
 from penstock.plan.values import (
+    NONE,
     EventRef,
     Found,
     ListRef,
@@ -70,6 +72,8 @@ def any_value(lo: Lowering, node: ast.expr) -> Stated:
             return _stated(lo, made, node, f"what {ast.unparse(node.func)} gives")
         case ast.IfExp():
             return _conditional(lo, node)
+        case ast.Constant(value=None):
+            return none(lo)
         case ast.Subscript() | ast.Name() | ast.Attribute() if (window := windows.ref(lo, node)) is not None:
             return window
     return _value(lo, node)
@@ -90,6 +94,12 @@ def _stated(lo: Lowering, found: Found, node: ast.expr, what: str) -> Stated:
 
 
 def value(lo: Lowering, node: ast.expr) -> Val:
+    """A value that is used at once: the transaction aborts where it is None."""
+    return use(lo, nullable_value(lo, node), node)
+
+
+def nullable_value(lo: Lowering, node: ast.expr) -> Val:
+    """A value, or None, for an operation that uses it when it has all that it takes, or need not."""
     found = any_value(lo, node)
     if isinstance(found, RecordRef):
         lo.body.refuse(node, f"a {found.table.name} record is not a value; name one of its columns")
@@ -121,11 +131,15 @@ def condition(lo: Lowering, node: ast.expr) -> Val:
             return _bool_op(lo, node, condition)
         case ast.UnaryOp(op=ast.Not()):
             return lo.value("not", BOOL, condition(lo, node.operand), node=node, guard=None)
-    return truth(lo, value(lo, node), node)
+    return truth(lo, nullable_value(lo, node), node)
 
 
 def truth(lo: Lowering, found: Val, node: ast.AST) -> Val:
+    if found.type == NONE:
+        return lo.const(False, BOOL)
     nothing = found.type.traits.nothing
+    if found.why is not None and nothing is None:
+        return lo.value("not", BOOL, is_none(lo, found), node=node, guard=None)
     if found.type == BOOL:
         return found
     if nothing is None:
@@ -149,7 +163,7 @@ def _value(lo: Lowering, node: ast.expr) -> Val:
         ):
             return names.constant(lo, -number, node)
         case ast.UnaryOp(op=ast.USub()):
-            return negate(lo, value(lo, node.operand), node)
+            return negate(lo, nullable_value(lo, node.operand), node)
         case ast.UnaryOp(op=ast.UAdd()):
             lo.body.refuse(node, "a leading '+' does nothing; remove it")
         case ast.UnaryOp(op=ast.Not()) | ast.BoolOp():
@@ -185,9 +199,9 @@ def _binary(lo: Lowering, node: ast.BinOp) -> Val:
     several = [node]
     while isinstance(several[-1].left, ast.BinOp):
         several.append(several[-1].left)
-    total = value(lo, several[-1].left)
+    total = nullable_value(lo, several[-1].left)
     for one in reversed(several):
-        total = arithmetic(lo, one.op, total, value(lo, one.right), one)
+        total = arithmetic(lo, one.op, total, nullable_value(lo, one.right), one)
     return total
 
 
@@ -240,7 +254,7 @@ def _is_self(lo: Lowering, node: ast.expr) -> bool:
 
 def keys_of(lo: Lowering, node: ast.expr) -> list[Val]:
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    return [value(lo, part) for part in parts]
+    return [nullable_value(lo, part) for part in parts]
 
 
 def write_column(lo: Lowering, target: ast.Attribute, new: Val) -> None:
@@ -314,18 +328,32 @@ def _compare(lo: Lowering, node: ast.Compare) -> Val:
     if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
         return _membership(lo, node)
     path = lo.path
-    left = value(lo, node.left)
+    left = nullable_value(lo, node.left)
     total: Val | None = None
     for op, part in zip(node.ops, node.comparators, strict=True):
         if total is not None:
             lo.path = lo.both(path, total.id)
-        right = value(lo, part)
-        one = compare(lo, op, left, right, node)
+        right = nullable_value(lo, part)
+        one = _is(lo, op, left, right, node) if right.type == NONE else compare(lo, op, left, right, node)
         lo.path = path
         total = one if total is None else lo.value("and", BOOL, total, one, node=node, guard=None)
         left = right
     assert total is not None
     return total
+
+
+def _is(lo: Lowering, op: ast.cmpop, left: Val, right: Val, node: ast.Compare) -> Val:
+    """`x is None`, and its opposite."""
+    if not isinstance(op, ast.Is | ast.IsNot):
+        return compare(lo, op, left, right, node)
+    if left.why is None and isinstance(node.left, ast.Attribute):
+        lo.body.refuse(
+            node,
+            f"'{node.left.attr}' is never None in a body: where a field is null, using it aborts; declare it with "
+            "`| None` to ask",
+        )
+    found = is_none(lo, left)
+    return found if isinstance(op, ast.Is) else lo.value("not", BOOL, found, node=node, guard=None)
 
 
 def _membership(lo: Lowering, node: ast.Compare) -> Val:

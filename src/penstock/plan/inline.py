@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
+from penstock.declare.model import is_none
 from penstock.declare.types import BOOL, INT, Type
 from penstock.plan.ir import Op, Plan, TransactionPlan, walk
 from penstock.plan.loops import MAX_DEPTH
@@ -160,8 +161,8 @@ class _Group:
         assert event is not None
         if transaction not in self.bodies:
             self.bodies.append(transaction)
-        given = dict(zip((f.name for f in event.fields), emit.args, strict=True))
-        types = {f.name: f.type for f in event.fields}
+        given = dict(zip((f.name for f in event.lanes), emit.args, strict=True))
+        types = {f.name: f.type for f in event.lanes}
         copy = _Copy(self.ids, {}, emit.guard)
         out = [Op(next(self.ids), "member", guard=emit.guard, name=times)]
         out += copy.ops(transaction.block.ops, given, types)
@@ -225,7 +226,7 @@ class _Group:
     def _output(self, emit: Op, sent: list[Sent]) -> list[Op]:
         event = self.program.event(emit.name)
         assert event is not None
-        names = [self._lane(f.type) for f in event.fields]
+        names = [self._lane(f.type) for f in event.lanes]
         times = self._lane(INT)
         sent.append(Sent(emit.name, self.lanes.place(times), tuple(self.lanes.place(name) for name in names)))
         told = [
@@ -272,6 +273,9 @@ class _Copy:
         """given: the values that the event's fields are."""
         out: list[Op] = []
         for op in ops:
+            if op.code == "is_null":
+                self.new[op.id] = given[is_none(op.name)]
+                continue
             if op.code == "field":
                 value = given[op.name]
                 if types[op.name] != op.type:  # a decimal has all its digits in a body

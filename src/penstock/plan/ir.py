@@ -50,6 +50,7 @@ class Traits:
     pure: bool = True  # nobody sees whether it ran but those who use its value
     loop: bool = False
     whole: bool = False  # a transaction that has it is not split
+    stands: bool = False  # it takes no line of its own: it stands where it is used
     # "key": its first arguments are a key; "row": its first one is a row; "table": all of its records; "emission": the
     # number of a timer; "window": a window's rows
     takes: str = ""
@@ -78,9 +79,10 @@ _THERE, _COLUMN, _RECORD, _ROWS = ("presence",), ("column",), ("presence", "colu
 OPERATIONS: dict[str, Traits] = {
     # Values, and what the event gives. const, item: bound where they are used. field, list: of the member that is their
     # argument, where a transaction takes several events, which `members` are.
-    "const": Traits("nothing", shared=True),
+    "const": Traits("nothing", shared=True, stands=True),
     "item": Traits("nothing"),
     "field": Traits("field", aborts=_NULL, conditional=True, shared=True, cheap=True, reads=("event",)),
+    "is_null": Traits("is_null", shared=True, cheap=True, reads=("event",)),
     "list": Traits("list", aborts=_NULL, conditional=True, shared=True, reads=("event",)),
     "members": Traits("members"),
     "len": Traits("{0}_n", cheap=True),
@@ -138,6 +140,10 @@ OPERATIONS: dict[str, Traits] = {
     "window_sum": Traits("window_sum", aborts=_OVERFLOW, fits=("float",), shared=True, takes="window", reads=_ROWS),
     "window_min": Traits("window_best", shared=True, takes="window", reads=_ROWS),
     "window_max": Traits("window_best", shared=True, takes="window", reads=_ROWS),
+    # Values that may be None (nullable.py). reason: the number of a reason to abort with; use: aborts for the reason
+    # that its argument is, if it is one.
+    "reason": Traits("nothing", shared=True, stands=True),
+    "use": Traits("use", aborts=_NULL, shared=True),
     # Control.
     "abort": Traits("abort", aborts=("{name}",), pure=False),
     "return": Traits("return", pure=False),

@@ -19,16 +19,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.declare.types import BOOL, Type
-from penstock.plan import calls, functions, windows
+from penstock.declare.types import BOOL, INT, Type
+from penstock.plan import calls, functions, nullable, windows
 from penstock.plan.ir import MEMBER, Carry, Op
-from penstock.plan.values import Binding, Exit, Found, Iterated, MemberRef, RecordRef, Unassigned, Val
+from penstock.plan.values import NONE, Binding, Exit, Found, Iterated, MemberRef, RecordRef, Unassigned, Val
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
 
-# What is assumed of a carry while its loop's body is lowered: type, literal, loose.
-Shape = tuple[Type, Any, bool]
+# What is assumed of a carry while its loop's body is lowered: type, literal, loose, and whether it may be None.
+Shape = tuple[Type, Any, bool, bool]
 Shapes = dict[str, list[Shape]]
 # Python nests 20 blocks, and generated source has some around a body.
 MAX_DEPTH = 15
@@ -109,7 +109,11 @@ class _Loop:
         """Lower the body once under the assumed types of its carries."""
         lo, outer = self.lo, self.lo.ops
         inits = {n: [lo.bend(v, s[0]) for v, s in zip(self.flat(n), assumed[n], strict=True)] for n in assumed}
-        phis = {n: [Val(lo.fresh(t), t, literal, loose) for t, literal, loose in assumed[n]] for n in assumed}
+        phis = {n: [self.phi(*shape) for shape in assumed[n]] for n in assumed}
+        whys = {
+            n: [nullable.why(lo, v) if s[3] else 0 for v, s in zip(self.flat(n), assumed[n], strict=True)]
+            for n in assumed
+        }
         after = {n: _like(self.carried[n], phis[n]) for n in assumed}
         lo.ops, lo.path, lo.left, lo.exits, lo.dead = [], None, False, [], False
         lo.env = {**lo.env, **self.unassigned(), **after}
@@ -123,8 +127,10 @@ class _Loop:
         carries = []
         if shapes == assumed:
             for n in assumed:
-                for phi, init, last in zip(phis[n], inits[n], nexts[n], strict=True):
+                for phi, init, last, why in zip(phis[n], inits[n], nexts[n], whys[n], strict=True):
                     carries.append(Carry(phi.id, phi.type, init.id, lo.bend(last, phi.type).id))
+                    if phi.why is not None:
+                        carries.append(Carry(phi.why, INT, why, nullable.why(lo, last)))
         body, lo.ops = tuple(lo.ops), outer
         flag = None
         if returned is not None:
@@ -132,6 +138,10 @@ class _Loop:
             carries.append(Carry(flag, BOOL, lo.const(False, BOOL).id, returned))
         op = replace(self.head, id=lo.fresh(BOOL), body=body, carries=tuple(carries), until=until)
         return _Turn(op, after, flag, shapes)
+
+    def phi(self, type_: Type, literal: Any, loose: bool, may_be_none: bool) -> Val:
+        """A carry, as a turn sees it."""
+        return Val(self.lo.fresh(type_), type_, literal, loose, self.lo.fresh(INT) if may_be_none else None)
 
     def flat(self, name: str) -> list[Val]:
         return _flat(self.carried[name])
@@ -163,10 +173,10 @@ class _Loop:
 
     def carry_shape(self, name: str, first: Val, phi: Val, last: Val) -> Shape:
         """What a carry must be, given how it starts and how a turn leaves it."""
-        if last.id == phi.id:
+        if (last.id, last.why) == (phi.id, phi.why):
             return _shape(phi)
         type_, loose = self.lo.meeting(self.node, self.called(name), first, last)
-        return type_, None, loose
+        return type_, None, loose, any(one.why is not None for one in (first, phi, last))
 
     def called(self, name: str) -> str:
         return f"'{name}' in this loop"
@@ -181,6 +191,12 @@ class _Loop:
         lo.path = None
         for name, first in self.carried.items():
             if any(not _alike(first, end.env[name]) for end in ends):
+                if isinstance(first, Val) and first.type == NONE:
+                    lo.body.refuse(
+                        self.node,
+                        f"'{name}' is None before this loop and a record in it; keep its key in a name, and whether "
+                        "there is one in another",
+                    )
                 several = "a value, a record and an event" if lo.members is not None else "a value and a record"
                 lo.body.refuse(self.node, f"'{name}' changes between {several} in this loop; use two names")
         # Every path may abort: then the turn has no end at all, and nothing carries on.
@@ -225,7 +241,7 @@ class _Loop:
 
 
 def _shape(value: Val) -> Shape:
-    return value.type, value.literal, value.loose
+    return value.type, value.literal, value.loose, value.why is not None
 
 
 def _alike(a: Binding, b: Binding) -> bool:

@@ -20,11 +20,12 @@ from typing import Any
 from penstock.declare.body import Body
 from penstock.declare.model import EventDef, Program, TableDef
 from penstock.declare.objects import Udf
-from penstock.declare.types import BOOL, Type
-from penstock.plan import calls, expressions, functions, lists, loops, names, records
+from penstock.declare.types import BOOL, INT, Type
+from penstock.plan import calls, expressions, functions, lists, loops, names, nullable, records
 from penstock.plan.ir import Op
 from penstock.plan.numbers import arithmetic
 from penstock.plan.values import (
+    NONE,
     Binding,
     EventRef,
     Exit,
@@ -136,7 +137,7 @@ class Lowering:
             case ast.Assign(targets=[target], value=value):
                 self.assign(target, value)
             case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
-                self.assign(target, value)
+                self.assign(target, value, names.annotated(self, node.annotation))
             case ast.AugAssign():
                 self.augmented(node)
             case ast.If():
@@ -156,7 +157,8 @@ class Lowering:
             case _:
                 self.body.refuse(node, _refusal(node))
 
-    def assign(self, target: ast.expr, value: ast.expr) -> None:
+    def assign(self, target: ast.expr, value: ast.expr, type_: Type | None = None) -> None:
+        """type_: what an annotation says that a name is, where it may be None."""
         if isinstance(target, ast.Tuple):
             several = expressions.found(self, value)
             if not isinstance(several, Several) or len(several.values) != len(target.elts):
@@ -164,7 +166,10 @@ class Lowering:
             for one, binding in zip(target.elts, several.values, strict=True):
                 self.store(one, binding)
         else:
-            self.store(target, lists.found(self, value) or expressions.any_value(self, value))
+            found = lists.found(self, value) or expressions.any_value(self, value)
+            if isinstance(found, Val) and type_ is not None:
+                found = nullable.typed(self, found, type_)
+            self.store(target, found)
 
     def store(self, target: ast.expr, binding: Found) -> None:
         match target:
@@ -196,12 +201,12 @@ class Lowering:
                     expressions.refuse_event(self, target)
                     found = expressions.record(self, target.value)
                     old = records.read(self, found, target)
-                    right = expressions.value(self, node.value)
+                    right = expressions.nullable_value(self, node.value)
                     result = arithmetic(self, node.op, old, right, node)
                     expressions.write_record(self, found, target, result)
                 else:
-                    old = expressions.value(self, ast.copy_location(ast.Name(target.id, ast.Load()), target))
-                    right = expressions.value(self, node.value)
+                    old = expressions.nullable_value(self, ast.copy_location(ast.Name(target.id, ast.Load()), target))
+                    right = expressions.nullable_value(self, node.value)
                     self.store(target, arithmetic(self, node.op, old, right, node))
             case _:
                 self.body.refuse(node, "change a name or a record's column")
@@ -273,13 +278,21 @@ class Lowering:
 
     def select(self, node: ast.AST, what: str, test: Val, a: Val, b: Val) -> Val:
         """One value that is a where the test holds and b elsewhere."""
-        if a.id == b.id:
+        if (a.id, a.why) == (b.id, b.why):
             return a
         type_, loose = self.meeting(node, what, a, b)
-        a, b = self.bend(a, type_), self.bend(b, type_)
-        return Val(self.emit("select", (test.id, a.id, b.id), type_, guard=None), type_, None, loose)
+        x, y = self.bend(a, type_), self.bend(b, type_)
+        why = None
+        if a.why is not None or b.why is not None:
+            several = (test.id, nullable.why(self, a), nullable.why(self, b))
+            why = self.emit("select", several, INT, guard=None)
+        chosen = x.id if x.id == y.id else self.emit("select", (test.id, x.id, y.id), type_, guard=None)
+        return Val(chosen, type_, None, loose, why)
 
     def meeting(self, node: ast.AST, what: str, a: Val, b: Val) -> tuple[Type, bool]:
+        if NONE in (a.type, b.type):
+            known = b if a.type == NONE else a
+            return known.type, known.loose
         try:
             return meet(a, b)
         except Mismatch as why:
@@ -289,6 +302,8 @@ class Lowering:
         """A literal as a constant of the type it has met; anything else has that type already."""
         if value.type == type_:
             return value
+        if value.type == NONE:
+            return nullable.typed(self, value, type_)
         if type_.kind == "float":
             return self.const(float(value.literal), type_)
         return self.const(unscaled(value.literal, type_.scale), type_)
@@ -317,10 +332,17 @@ class Lowering:
             names.outcome_field(self, key.value, key)
             if isinstance(one, ast.Constant) and one.value is None:
                 continue
-            fields.append((key.value, expressions.value(self, one)))
+            fields.append((key.value, expressions.nullable_value(self, one)))
         for name, given in dict(fields).items():
+            if given.type == NONE:
+                continue
             self.returns.setdefault(name, []).append((given.type, node.lineno))
-            self.emit("return", (given.id,), name=name, node=node)
+            self.emit("return", (given.id,), name=name, node=node, guard=self.there(given))
+
+    def there(self, found: Val, path: int | None = None) -> int | None:
+        """The guard under which a value is given here, which is not None."""
+        path = self.path if path is None else path
+        return path if found.why is None else self.both(path, self.negated(nullable.is_none(self, found).id))
 
     def leave(self, kind: str) -> None:
         if self.exits is not None:

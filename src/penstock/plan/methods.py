@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 from penstock.declare.body import MISSING
 from penstock.declare.types import DATE, DATETIME, FLOAT, INT, TIMEDELTA, Type
 from penstock.plan import expressions, making_times, names
+from penstock.plan.nullable import use
 from penstock.plan.values import Val
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def find(type_: Type, name: str) -> Method | None:
 
 def attribute(lo: Lowering, owner: Val, node: ast.Attribute) -> Val:
     """t.hour"""
+    owner = use(lo, owner, node.value)
     row = find(owner.type, node.attr)
     if row is None:
         refuse(lo, owner.type, node)
@@ -65,6 +67,7 @@ def of_value(lo: Lowering, node: ast.Call) -> Val | None:
 
 
 def _call(lo: Lowering, owner: Val, function: ast.Attribute, node: ast.Call) -> Val:
+    owner = use(lo, owner, function.value)
     row = find(owner.type, function.attr)
     if row is None:
         refuse(lo, owner.type, function)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from penstock.declare.model import Program
-from penstock.declare.types import Type, of_text
+from penstock.declare.model import Column, Program
+from penstock.declare.types import Type
 from penstock.errors import InputError, StateError
 from penstock.plan import schema
 from penstock.plan.schema import Schema
@@ -208,13 +208,18 @@ class _Comparison:
         if was == now:
             return
         at = f"table '{table}': column '{name}'"
-        before, after = of_text(was.removesuffix(" key")), of_text(now.removesuffix(" key"))
+        before, after = Column.of_text(name, was), Column.of_text(name, now)
         if was.endswith(" key") or now.endswith(" key"):
             self.wrong.append(
                 f"{at} is {was} in it, and declared as {now}; a key cannot change: declare it as it was, or fill a new "
                 "table from this one"
             )
-        elif before is None or after is None or not widens(before, after):
+        elif before is not None and after is not None and before.nullable and not after.nullable:
+            self.wrong.append(
+                f"{at} is {was} in it, and declared as {now}; its records may hold None: declare it as it was, or "
+                "add a column with another name"
+            )
+        elif before is None or after is None or not widens(before.type, after.type):
             self.wrong.append(
                 f"{at} is {was} in it, and declared as {now}; a column only becomes wider, as int or a decimal becomes "
                 "a decimal that holds all of it: declare it as it was, or add a column with another name"

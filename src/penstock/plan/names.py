@@ -16,6 +16,7 @@ from penstock.declare.app import OUTCOME_COLUMNS
 from penstock.declare.body import MISSING
 from penstock.declare.kinds import COLUMNS
 from penstock.declare.limits import LONGEST
+from penstock.declare.model import Field
 from penstock.declare.types import (
     BOOL,
     DATE,
@@ -27,15 +28,18 @@ from penstock.declare.types import (
     NOT_TEXT,
     STR,
     TIMEDELTA,
+    Type,
     is_text,
     to_python,
 )
+from penstock.plan import nullable
 from penstock.plan.values import EventRef, MemberRef, Val, decimal_type, in_body, scale_of, unscaled
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
 
 _CONSTANTS = tuple(row.python for row in COLUMNS)
+ANNOTATED = (INT, FLOAT, BOOL, STR, DATETIME, DATE, TIMEDELTA)
 
 
 def constant(lo: Lowering, found: Any, node: ast.AST) -> Val:
@@ -57,12 +61,6 @@ def constant(lo: Lowering, found: Any, node: ast.AST) -> Val:
                 lo.body.refuse(node, f"{found!r} is longer than {LONGEST.days} days")
             type_ = next(one for one in (DATETIME, DATE, TIMEDELTA) if isinstance(found, one.traits.python))
             return lo.const(to_python(found, type_, where=lo.body.label), type_)
-        case None:
-            lo.body.refuse(
-                node,
-                "None is not a value here; a null field aborts when it is used, and Table.get(k) has defaults. To "
-                "choose a record in a loop, keep its key in a name, and whether there is one in another",
-            )
     lo.body.refuse(node, f"a constant of type {type(found).__name__} cannot be compiled")
 
 
@@ -101,6 +99,8 @@ def is_constant(found: Any) -> bool:
 def global_value(lo: Lowering, found: Any, name: str, node: ast.AST) -> Val:
     if found is MISSING:
         lo.body.refuse(node, f"'{name}' is not defined")
+    if found is None:
+        return nullable.none(lo)
     if is_constant(found):
         return constant(lo, found, node)
     *most, last = (one.__name__ for one in _CONSTANTS)
@@ -109,6 +109,15 @@ def global_value(lo: Lowering, found: Any, name: str, node: ast.AST) -> Val:
         f"'{name}' ({type(found).__name__}) is not a value that can be compiled; "
         f"use {', '.join(most)} or {last} constants",
     )
+
+
+def annotated(lo: Lowering, node: ast.expr) -> Type | None:
+    """The type of a name that is annotated as `int | None`, if it is one whose annotation says all of it."""
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr)):
+        return None
+    parts = [part for part in (node.left, node.right) if not (isinstance(part, ast.Constant) and part.value is None)]
+    found = static(lo, parts[0]) if len(parts) == 1 else MISSING
+    return next((one for one in ANNOTATED if one.traits.python is found), None)
 
 
 def table_of(lo: Lowering, node: ast.expr) -> Any:
@@ -168,8 +177,20 @@ def field(lo: Lowering, node: ast.Attribute, which: tuple[Val, ...]) -> Val:
         lo.body.refuse(node, f"event '{lo.event.name}' has no field '{node.attr}'; it has {names}")
     if found.type.item is not None:
         lo.body.refuse(node, f"'{node.attr}' is a list; loop over it, index it, or take its len() or sum()")
-    may_be_null = node.attr not in (lo.event.order, lo.event.id)
-    return lo.value("field", in_body(found.type), *which, node=node, name=node.attr, const=may_be_null)
+    may_be_null = node.attr not in (lo.event.order, lo.event.id) and not found.nullable
+    given = lo.value("field", in_body(found.type), *which, node=node, name=node.attr, const=may_be_null)
+    if not found.nullable:
+        return given
+    return nullable.given(lo, given, lo.value("is_null", BOOL, *which, node=node, name=node.attr), node.attr)
+
+
+def default(lo: Lowering, field: Field) -> Val:
+    """What an event holds of a field that it is made without."""
+    if field.default is None:
+        return nullable.none(lo)
+    if field.type.kind == "decimal":
+        return lo.const(unscaled(field.default, field.type.scale), field.type)
+    return lo.const(field.default, field.type)
 
 
 def list_of(lo: Lowering, node: ast.Attribute, which: tuple[Val, ...]) -> Val | None:

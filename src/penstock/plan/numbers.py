@@ -7,13 +7,15 @@ align their operands themselves.
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from penstock.declare.types import BOOL, DATE, DATETIME, FLOAT, INT, INT_MIN, MAX_DIGITS, STR, TIMEDELTA, Type
 from penstock.plan import times
 from penstock.plan.ir import OPERATIONS
-from penstock.plan.values import Val, decimal_type, fits, unscaled
+from penstock.plan.nullable import equal, typed, use
+from penstock.plan.values import NONE, Val, decimal_type, fits, unscaled
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -50,6 +52,7 @@ def arithmetic(lo: Lowering, op: ast.operator, a: Val, b: Val, node: ast.AST) ->
         lo.body.refuse(node, f"operator '{type(op).__name__}' cannot be compiled; use + - * / // %")
     code = OPERATORS[type(op)]
     sign = OPERATIONS[code].sign
+    a, b = use(lo, a, node), use(lo, b, node)
     if (a.type in times.TIMES and b.type in times.TIMES) or TIMEDELTA in (a.type, b.type):
         return times.arithmetic(lo, code, sign, a, b, node)
     for one in (a, b):
@@ -118,6 +121,7 @@ def _refuse_loose(lo: Lowering, code: str, sign: str, a: Val, b: Val, node: ast.
 
 def negate(lo: Lowering, a: Val, node: ast.AST, code: str = "neg") -> Val:
     what = "abs()" if code == "abs" else "'-'"
+    a = use(lo, a, node)
     if not a.type.traits.signed:
         lo.body.refuse(node, f"{what} takes a number, not {a.type}")
     if a.loose and a.type.kind == "float":
@@ -142,6 +146,17 @@ def compare(lo: Lowering, op: ast.cmpop, a: Val, b: Val, node: ast.AST) -> Val:
             "A null field aborts when it is used",
         )
     code = COMPARISONS[type(op)]
+    if NONE in (a.type, b.type):
+        lo.body.refuse(
+            node,
+            "None is asked for with `is None` or `is not None`; a name that starts as None says its type: "
+            "best: int | None = None",
+        )
+    if code not in ("eq", "ne"):
+        a, b = use(lo, a, node), use(lo, b, node)
+    elif a.why is not None or b.why is not None:
+        same = equal(lo, compare(lo, ast.Eq(), replace(a, why=None), replace(b, why=None), node), a, b)
+        return same if code == "eq" else lo.value("not", BOOL, same, node=node, guard=None)
     kinds = {a.type.kind, b.type.kind}
     if kinds == {"float", "decimal"}:
         lo.body.refuse(node, f"a decimal and a float do not compare; {_instead_of_float(node)}")
@@ -160,15 +175,16 @@ def _aligned(lo: Lowering, literal: Val, other: Val) -> Val:
     return lo.bend(literal, other.type) if fits(literal.literal, other.type.scale) else literal
 
 
-def to_type(lo: Lowering, found: Val, type_: Type, node: ast.AST, what: str) -> Val:
-    """A value as it is stored in a column of this type."""
+def to_type(lo: Lowering, found: Val, type_: Type, node: ast.AST, what: str, *, nullable: bool = False) -> Val:
+    """A value as it is stored in a column of this type. nullable: None may be stored there."""
+    if not nullable and found.type == NONE:
+        lo.body.refuse(node, f"{what} is {type_}; it cannot take None, unless it is declared with `| None`")
+    found = typed(lo, found, type_) if nullable else use(lo, found, node)
     kind = found.type.kind
     if found.type == type_:
         return found
-    if type_.kind == "decimal" and kind in ("int", "decimal"):
-        return lo.value("convert", type_, found, node=node)
-    if type_.kind == "float" and kind == "int":
-        return lo.value("convert", type_, found, node=node)
+    if (type_.kind == "decimal" and kind in ("int", "decimal")) or (type_.kind == "float" and kind == "int"):
+        return replace(lo.value("convert", type_, found, node=node), why=found.why)
     if type_.kind != kind:
         lo.body.refuse(node, f"{what} is {type_}; it cannot take {found.type}")
     return found

@@ -9,9 +9,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from penstock.declare.model import Column, TableDef
+from penstock.declare.model import Column, TableDef, is_none
 from penstock.declare.types import BOOL
+from penstock.plan import nullable
 from penstock.plan.ir import ROW
+from penstock.plan.nullable import zero_of
 from penstock.plan.numbers import to_type
 from penstock.plan.values import RecordRef, Val, in_body, unscaled
 
@@ -50,7 +52,7 @@ def delete(lo: Lowering, table: TableDef, given: list[Val], node: ast.AST) -> No
 
 
 def method(lo: Lowering, table: TableDef, name: str, node: ast.Call) -> RecordRef:
-    from penstock.plan.expressions import value
+    from penstock.plan.expressions import nullable_value
     from penstock.plan.scans import METHODS
 
     if any(k.arg is None for k in node.keywords) or any(isinstance(a, ast.Starred) for a in node.args):
@@ -63,7 +65,7 @@ def method(lo: Lowering, table: TableDef, name: str, node: ast.Call) -> RecordRe
             f"table '{table.name}' has no method '{name}'; use {table.name}[k], get, insert, in or del, or loop over "
             f"{', '.join(METHODS)} (a count: sum(1 for r in {table.name}))",
         )
-    given = [value(lo, a) for a in node.args]
+    given = [nullable_value(lo, a) for a in node.args]
     if name == "get":
         if node.keywords:
             lo.body.refuse(node, f"{table.name}.get takes the key alone")
@@ -75,7 +77,7 @@ def method(lo: Lowering, table: TableDef, name: str, node: ast.Call) -> RecordRe
 
 
 def _insert(lo: Lowering, table: TableDef, given: list[Val], node: ast.Call) -> RecordRef:
-    from penstock.plan.expressions import value
+    from penstock.plan.expressions import nullable_value
 
     named: dict[str, Val] = {}
     for keyword in node.keywords:
@@ -83,17 +85,22 @@ def _insert(lo: Lowering, table: TableDef, given: list[Val], node: ast.Call) -> 
         column = _column(lo, table, keyword.arg, node)
         if column.key:
             lo.body.refuse(node, f"key '{column.name}' is given by place: {table.name}.insert(k, …)")
-        named[keyword.arg] = value(lo, keyword.value)
+        named[keyword.arg] = nullable_value(lo, keyword.value)
     # Python evaluates every argument before the call; conversion belongs to the call.
     key = keys(lo, table, given, node)
-    values = []
+    values, flags = [], []
     for column in table.values:
         if column.name in named:
-            values.append(to_type(lo, named[column.name], column.type, node, f"column '{column.name}'"))
+            what = f"column '{column.name}'"
+            values.append(to_type(lo, named[column.name], column.type, node, what, nullable=column.nullable))
         elif column.required:
             lo.body.refuse(node, f"{table.name}.insert needs '{column.name}', which has no default")
         else:
             values.append(default(lo, column))
+        if column.nullable:
+            without = column.name not in named and column.default is None
+            flags.append(lo.const(True, BOOL) if without else nullable.is_none(lo, values[-1]))
+    values += flags
     lo.emit("insert", tuple(v.id for v in (*key, *values)), ROW, table=table.name, node=node, const=len(key))
     return RecordRef(table, key, optional=False)
 
@@ -105,8 +112,8 @@ def default(lo: Lowering, column: Column) -> Val:
 def stored_default(column: Column) -> object:
     """A default as the plan's constants are written: decimals unscaled."""
     if column.type.kind == "decimal":
-        return unscaled(column.default, column.type.scale)
-    return column.default
+        return unscaled(column.default, column.type.scale) if column.default is not None else 0
+    return zero_of(column.type) if column.default is None else column.default
 
 
 def _column(lo: Lowering, table: TableDef, name: str, node: ast.AST) -> Column:
@@ -122,8 +129,15 @@ def read(lo: Lowering, found: RecordRef, node: ast.Attribute) -> Val:
     if column.key:
         return _read_key(lo, found, column, node)
     row = _row(lo, "find" if found.optional else "locate", found, node)
-    code = "read_or" if found.optional else "read"
-    return lo.value(code, in_body(column.type), row, node=node, table=found.table.name, name=column.name)
+    return _read(lo, "read_or" if found.optional else "read", found.table, column, row, node)
+
+
+def _read(lo: Lowering, code: str, table: TableDef, column: Column, row: Val, node: ast.AST) -> Val:
+    found = lo.value(code, in_body(column.type), row, node=node, table=table.name, name=column.name)
+    if not column.nullable:
+        return found
+    flag = lo.value(code, BOOL, row, node=node, table=table.name, name=is_none(column.name))
+    return nullable.kept(lo, found, flag, column.name)
 
 
 def _read_key(lo: Lowering, found: RecordRef, column: Column, node: ast.AST) -> Val:
@@ -136,9 +150,7 @@ def _read_key(lo: Lowering, found: RecordRef, column: Column, node: ast.AST) -> 
 def read_self(lo: Lowering, node: ast.Attribute) -> Val:
     assert lo.table is not None
     column = _column(lo, lo.table, node.attr, node)
-    return lo.value(
-        "read", in_body(column.type), Val(lo.self_row, ROW), node=node, table=lo.table.name, name=column.name
-    )
+    return _read(lo, "read", lo.table, column, Val(lo.self_row, ROW), node)
 
 
 def write(lo: Lowering, found: RecordRef, target: ast.Attribute, new: Val) -> None:
@@ -147,6 +159,9 @@ def write(lo: Lowering, found: RecordRef, target: ast.Attribute, new: Val) -> No
         lo.body.refuse(
             target, f"'{column.name}' is a key of table '{found.table.name}'; delete the record and insert another"
         )
-    stored = to_type(lo, new, column.type, target, f"column '{column.name}'")
+    stored = to_type(lo, new, column.type, target, f"column '{column.name}'", nullable=column.nullable)
     row = _row(lo, "ensure" if found.optional else "locate", found, target)
     lo.emit("write", (row.id, stored.id), table=found.table.name, name=column.name, node=target)
+    if column.nullable:
+        flag = nullable.is_none(lo, stored)
+        lo.emit("write", (row.id, flag.id), table=found.table.name, name=is_none(column.name), node=target)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstock.declare.model import Column, TableDef
 from penstock.declare.types import INT
-from penstock.plan import expressions, names
+from penstock.plan import expressions, names, nullable
 from penstock.plan.numbers import to_type
 from penstock.plan.values import Iterated, Val
 
@@ -60,6 +60,10 @@ def _best(lo: Lowering, table: TableDef, way: str, node: ast.Call) -> Iterated:
     if not isinstance(by, str):
         lo.body.refuse(node, form + "; the column is a constant")
     column = _column(lo, table, by, node)
+    if column.nullable:
+        lo.body.refuse(
+            node, f"'{column.name}' may be None, which has no place in an order; loop over the table, and test it"
+        )
     count = expressions.value(lo, node.args[0])
     if count.type != INT:
         lo.body.refuse(node, f"{table.name}.{way} takes an int, how many; not {count.type}")
@@ -81,9 +85,10 @@ def _where(lo: Lowering, table: TableDef, node: ast.Call) -> Iterated:
         else:
             instead = f"is {column.type}, which is not looked up by; loop over the table, and test it with 'if'"
         lo.body.refuse(node, f"'{column.name}' of table '{table.name}' {instead}")
-    wanted = expressions.value(lo, keyword.value)
-    stored = to_type(lo, wanted, column.type, node, f"column '{column.name}'")
-    return _scan(lo, node, table, "where", column.name, stored)
+    wanted = expressions.nullable_value(lo, keyword.value)
+    stored = to_type(lo, wanted, column.type, node, f"column '{column.name}'", nullable=column.nullable)
+    wanted_too = (nullable.is_none(lo, stored),) if column.nullable else ()
+    return _scan(lo, node, table, "where", column.name, stored, *wanted_too)
 
 
 def _between(lo: Lowering, table: TableDef, node: ast.Call) -> Iterated:
@@ -98,7 +103,7 @@ def _between(lo: Lowering, table: TableDef, node: ast.Call) -> Iterated:
         lo.body.refuse(
             node, f"key '{columns[-1].name}' of table '{table.name}' is {columns[-1].type}, which has no order"
         )
-    given = [expressions.value(lo, a) for a in node.args]
+    given = [expressions.nullable_value(lo, a) for a in node.args]
     # Python evaluates every argument before the call; conversion belongs to the call.
     ends = [
         to_type(lo, v, c.type, node, f"key '{c.name}' of table '{table.name}'")

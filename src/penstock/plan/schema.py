@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.declare.model import Column, EventDef, TableDef, WindowDef
-from penstock.declare.types import of_text
 from penstock.errors import StateError
 from penstock.plan.ir import Op, Plan
 
@@ -96,7 +95,7 @@ class Schema:
 
 
 def _columns(columns: Iterable[Column]) -> dict[str, str]:
-    return {c.name: str(c.type) + (" key" if c.key else "") for c in columns}
+    return {c.name: c.text for c in columns}
 
 
 def _window(window: WindowDef) -> dict[str, Any]:
@@ -107,17 +106,17 @@ def _window(window: WindowDef) -> dict[str, Any]:
 
 def _fields(event: EventDef) -> dict[str, str]:
     roles = {event.order: " order", event.id: " id"}
-    return {f.name: str(f.type) + roles.get(f.name, "") for f in event.fields}
+    return {f.name: f"{f.type}{' | None' if f.nullable else ''}{roles.get(f.name, '')}" for f in event.fields}
 
 
 def _column(where: str, table: str, name: str, text: str) -> Column:
-    type_ = of_text(text.removesuffix(" key"))
-    if type_ is None:
+    column = Column.of_text(name, text)
+    if column is None:
         raise StateError(
             f"{where}: column '{name}' of table '{table}' has a type that this Penstock does not know, {text!r}; use "
             "the Penstock that wrote it"
         )
-    return Column(name, type_, key=text.endswith(" key"))
+    return column
 
 
 def _digest(ops: Iterable[Op], *more: str) -> str:

@@ -26,6 +26,8 @@ from penstock.declare.types import INT, MAX_DIGITS, Type
 
 # Below this every int is a float exactly.
 EXACT_FLOAT = 2**53
+# Of None, before it has met a value.
+NONE = Type("None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Val:
     type: Type
     literal: Any = None  # int, float or Decimal, where the source says so
     loose: bool = False
+    why: int | None = None  # of what may be None: why there is no value, 0 where there is one (nullable.py)
 
 
 @dataclass(frozen=True, slots=True)

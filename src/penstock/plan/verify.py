@@ -37,14 +37,15 @@ def _record_op(plan: Plan, op: Op, scope: dict[int, Type], at: str) -> None:
     table = plan.table(op.table)
     if op.traits.of_column:
         assert scope[op.args[0]] == ROW, f"{at}: its first argument is not a row"
-        assert table.column(op.name) is not None, f"{at}: no column '{op.name}'"
+        lanes = (*table.keys, *table.lanes)
+        assert any(c.name == op.name for c in lanes), f"{at}: no column '{op.name}'"
     elif op.code == "insert":
-        assert len(op.args) == len(table.columns), f"{at}: takes every column"
+        assert len(op.args) == len(table.keys) + len(table.lanes), f"{at}: takes every column"
     elif op.code == "scan":
         assert not op.name or table.column(op.name) is not None, f"{at}: no column '{op.name}'"
     elif op.code == "timer":
         event = plan.program.event(op.name)
-        assert event is not None and len(op.args) == len(event.fields) + 1, f"{at}: takes every field, and when"
+        assert event is not None and len(op.args) == len(event.lanes) + 1, f"{at}: takes every field, and when"
     elif op.code != "self":
         assert len(op.args) == len(table.keys), f"{at}: takes the key"
 

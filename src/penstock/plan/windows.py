@@ -277,7 +277,7 @@ def _add(lo: Lowering, found: WindowRef, node: ast.Call) -> None:
 
 
 def _arguments(lo: Lowering, window: WindowDef, node: ast.Call) -> list[Val]:
-    from penstock.plan.expressions import value
+    from penstock.plan.expressions import nullable_value
 
     shape = f"{window.name}{'[…]' if window.keys else ''}.add({', '.join(f'{c.name}=…' for c in window.values)})"
     if node.args or any(keyword.arg is None for keyword in node.keywords):
@@ -288,7 +288,7 @@ def _arguments(lo: Lowering, window: WindowDef, node: ast.Call) -> list[Val]:
         column = _column(lo, window, keyword.arg, node)
         if column.key:
             lo.body.refuse(node, f"key '{column.name}' is given where the window is named: {shape}")
-        given[column.name] = value(lo, keyword.value)
+        given[column.name] = nullable_value(lo, keyword.value)
     missing = [c.name for c in window.values if c.name not in given]
     if missing:
         lo.body.refuse(node, f"{window.name}.add needs '{missing[0]}': {shape}")

@@ -41,6 +41,8 @@ def check(event: EventDef, frame: Any) -> None:
     given = {f.name: f.dataType for f in frame.schema.fields}
     wrong = []
     for field in event.fields:
+        if field.name not in given and not field.required:
+            continue
         if field.name not in given:
             wrong.append(f"column '{field.name}' ({field.type}) is missing")
         elif not _fits(field.type, given[field.name]):
@@ -86,7 +88,7 @@ def pack(spark: Any, program: Program, sources: dict[EventDef, Any], state: str)
             check(event, source)
     only = alone(sources)
     if only is not None:
-        return sources[only].select(*_fields(only))
+        return sources[only].select(*fields(only, sources[only]))
     for event, source in sources.items():
         direct = isinstance(source, DirectInput)
         frame = source.of(event.name, state).stream(spark) if direct else source
@@ -98,21 +100,22 @@ def pack(spark: Any, program: Program, sources: dict[EventDef, Any], state: str)
         for other, its in sources.items():
             if isinstance(its, DirectInput):
                 continue
-            struct = F.struct(*_fields(other)) if other is event else None
+            struct = F.struct(*fields(other, its)) if other is event else None
             wanted = _struct_type(other, its)
             columns.append((F.lit(None).cast(wanted) if struct is None else struct).alias(other.name))
         frames.append(frame.select(*columns))
     return reduce(lambda a, b: a.unionByName(b), frames)
 
 
-def _fields(event: EventDef) -> list[Any]:
+def fields(event: EventDef, frame: DataFrame) -> list[Any]:
+    """The columns of an event that its DataFrame has: intake fills in the others."""
     # The names may be written in any case in Spark; the engine wants them as they were declared.
-    return [F.col(f"`{f.name}`").alias(f.name) for f in event.fields]
+    return [F.col(f"`{f.name}`").alias(f.name) for f in event.fields if f.name in frame.columns]
 
 
 def _struct_type(event: EventDef, frame: DataFrame) -> T.StructType:
     given = {f.name: f.dataType for f in frame.schema.fields}
-    return T.StructType([T.StructField(f.name, given[f.name]) for f in event.fields])
+    return T.StructType([T.StructField(f.name, given[f.name]) for f in event.fields if f.name in given])
 
 
 def unpack(
@@ -133,6 +136,6 @@ def unpack(
             source = next(s for s in sources if s.event == event.name)
             out[event.name] = source.read(event, pieces, named=False, threads=not FEW_CORES)
         else:
-            rows = mine.column(event.name).flatten()
-            out[event.name] = pa.Table.from_arrays(rows, names=[f.name for f in event.fields])
+            rows = mine.column(event.name)
+            out[event.name] = pa.Table.from_arrays(rows.flatten(), names=[f.name for f in rows.type])
     return out

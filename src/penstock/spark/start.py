@@ -176,7 +176,7 @@ def apply(
         if isinstance(frame, DirectInput) or frame.isStreaming:
             raise InputError(f"event '{event.name}': apply takes static DataFrames; for streams use start")
         events.check(event, frame)
-    batch = {e.name: f.select(*[f"`{field.name}`" for field in e.fields]).toArrow() for e, f in wanted.items()}
+    batch = {e.name: f.select(*events.fields(e, f)).toArrow() for e, f in wanted.items()}
     with databases.using(databases.spec(plan, state, **options)) as database:
         return spark.createDataFrame(plain(database.run(batch, _admission=admission)))
 

@@ -30,9 +30,13 @@ class Ages:
         self._at, self._rows = at[known][order], rows[known][order]
 
     def add(self, at: Any, rows: Any) -> None:
-        """Records that a batch wrote; the clock never falls, so no entry is newer."""
+        """Records that a batch wrote. No entry is newer, unless the clock was set back."""
         new = Ages(at, rows)
+        falls = self._at.size and new._at.size and new._at[0] < self._at[-1]
         self._at, self._rows = np.concatenate([self._at, new._at]), np.concatenate([self._rows, new._rows])
+        if falls:
+            order = np.argsort(self._at, kind="stable")
+            self._at, self._rows = self._at[order], self._rows[order]
 
     def take(self, newest: int) -> tuple[Any, Any]:
         """The entries up to this clock, which are forgotten."""

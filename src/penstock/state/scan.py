@@ -77,6 +77,35 @@ def where(
 
 
 @kernel
+def where_null(
+    out: Any,
+    base: Any,
+    flags: Any,
+    ages: Any,
+    count: Any,
+    keys: Any,
+    texts: Any,
+    text_at: Any,
+    text: Any,
+    column: Any,
+    wanted: Any,
+    slots: Any,
+    posts: Any,
+    meta: Any,
+    nones: Any,
+    none: Any,
+) -> Any:
+    """The same of a column that may be None. none: whether that is wanted, which lies as a zero; nones: who has it."""
+    end = where(out, base, flags, ages, count, keys, texts, text_at, text, column, wanted, slots, posts, meta)
+    kept = base
+    for i in range(base, end):
+        if nones[out[i]] == none:
+            out[kept] = out[i]
+            kept += 1
+    return kept if end >= 0 else end
+
+
+@kernel
 def between(
     out: Any, base: Any, flags: Any, ages: Any, count: Any, keys: Any, texts: Any, text_at: Any, text: Any, ends: Any
 ) -> Any:

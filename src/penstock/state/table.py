@@ -21,7 +21,7 @@ import pyarrow as pa
 from penstock.declare.model import TableDef
 from penstock.state import hashing
 from penstock.state.ages import NEVER, Ages, bury
-from penstock.state.arrow import from_arrow, to_arrow
+from penstock.state.arrow import from_arrow, one_chunk, to_arrow, validity
 from penstock.state.index import ColumnIndex
 from penstock.state.lanes import dtype
 from penstock.state.strings import Strings, longer
@@ -35,7 +35,7 @@ class TableState:
         self.definition = definition
         self.capacity = capacity
         self.stored = np.zeros((len(definition.keys), capacity), np.int64)
-        self.columns: list[Any] = [np.zeros(capacity, dtype(c.type)) for c in definition.values]
+        self.columns: list[Any] = [np.zeros(capacity, dtype(c.type)) for c in definition.lanes]
         self.written = np.zeros(capacity, np.int64)
         self.flags = np.zeros(capacity, np.uint8)
         self.dirty = np.zeros(capacity + 1, np.int64)  # a kernel writes one past the last before it knows
@@ -146,8 +146,15 @@ class TableState:
         keys = self.keys_of(table, strings)
         self.reserve(table.num_rows)
         rows = hashing.add_rows(self.slots, self.stored, self.flags, self.free, self.meta, keys)
-        for column, array in zip(self.definition.values, self.columns, strict=True):
+        flags = iter(self.columns[len(self.definition.values) :])
+        for column, array in zip(self.definition.values, self.columns, strict=False):
             array[rows] = from_arrow(table.column(column.name), column.type, strings)
+            if column.nullable:
+                there = validity(one_chunk(table.column(column.name)))
+                none = ~there if there.size else np.zeros(rows.size, np.bool_)
+                # What is None lies as zero (plan/nullable.py).
+                array[rows[none]] = strings.number("") if column.type.kind == "str" else 0
+                next(flags)[rows] = none
         self.written[rows] = batch
         if self.definition.ttl is not None:
             self.at[rows], self._ages = at, None
@@ -176,10 +183,12 @@ class TableState:
         """These rows as an Arrow table; a copy, so that later batches cannot reach it."""
         wanted = self.definition.keys if keys_only else self.definition.columns
         lanes = [*self.stored, *self.columns]
-        arrays = [
-            to_arrow(self._taken(lane, rows), column.type, strings) for column, lane in zip(wanted, lanes, strict=False)
-        ]
-        return pa.table(arrays, schema=pa.schema([pa.field(c.name, c.type.arrow(), nullable=False) for c in wanted]))
+        flags = iter(self.columns[len(self.definition.values) :])
+        arrays = []
+        for column, lane in zip(wanted, lanes, strict=False):
+            given = ~self._taken(next(flags), rows) if column.nullable else None
+            arrays.append(to_arrow(self._taken(lane, rows), column.type, strings, given))
+        return pa.table(arrays, schema=pa.schema([c.arrow for c in wanted]))
 
     def ages(self, rows: Any) -> pa.Table:
         """When the records were written that `arrow` gives of these rows, in the same order."""

@@ -130,5 +130,5 @@ class Tables:
 def _string_lanes(table: TableState) -> list[Any]:
     """The numbers of strings in its records; what is written to them is written there."""
     keys = [table.stored[k] for k, c in enumerate(table.definition.keys) if c.type.kind == "str"]
-    values = [a for a, c in zip(table.columns, table.definition.values, strict=True) if c.type.kind == "str"]
+    values = [a for a, c in zip(table.columns, table.definition.lanes, strict=True) if c.type.kind == "str"]
     return [lane[: table.meta[ROWS]] for lane in (*keys, *values)]

@@ -64,7 +64,7 @@ class TimerHeap:
         found = []
         for kind, table in self._tables:
             rows = table.live_rows()
-            at = table.columns[[c.name for c in table.definition.values].index(AT)]
+            at = table.columns[[c.name for c in table.definition.lanes].index(AT)]
             found.append(np.stack([at[rows], table.stored[0][rows], np.full(rows.size, kind), rows]))
         every = np.concatenate(found, axis=1)
         every = every[:, np.lexsort((every[1], every[0]))]

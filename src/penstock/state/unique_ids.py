@@ -103,6 +103,21 @@ class UniqueIds:
         self._generations = {number: one for number, one in self._generations.items() if number >= now - 1}
         self._new.append((ids, ts, clock))
 
+    def set_back(self, clock: int, to: int) -> None:
+        """The clock was set back: what is remembered by then is remembered for a span from there on."""
+        lanes = self._lanes()
+        good = (clock - lanes[2]).view(np.uint64) < self.span
+        ids, ts, clocks, versions = (lane[good] for lane in lanes)
+        self._generations = {}
+        if ids.size:
+            self.remember(ids, ts, np.minimum(clocks, to), versions, to)
+        self.end_batch()
+
+    def _lanes(self) -> list[Any]:
+        """All rows: ids, ts, clock, version."""
+        found = [one for _, one in sorted(self._generations.items())]
+        return [np.concatenate([_NONE, *(one.rows[k][: one.count] for one in found)]) for k in range(1, 5)]
+
     def _generation(self, number: int) -> Generation:
         if number not in self._generations:
             # As many will come as in the one before: it need not grow, which is to make its index anew.
@@ -138,10 +153,8 @@ class UniqueIds:
 
     def whole(self, strings: Strings) -> pa.Table:
         """All of it."""
-        found = [one for _, one in sorted(self._generations.items())]
-        lanes = (np.concatenate([_NONE, *(one.rows[k][: one.count] for one in found)]) for k in range(1, 5))
         types = (("id", self.type), ("ts", INT), ("clock", INT), ("version", INT))
-        columns = zip(types, lanes, strict=True)
+        columns = zip(types, self._lanes(), strict=True)
         return pa.table({name: to_arrow(lane, type_, strings) for (name, type_), lane in columns})
 
     def take(self, table: pa.Table, strings: Strings, version: int) -> None:

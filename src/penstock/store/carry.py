@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from penstock.declare.model import AT, ID, NAMED, NUMBER, EventDef, Program, TableDef, timers_of
 from penstock.errors import StateError
+from penstock.execute.casting import left_out
 from penstock.execute.watermark import ARRIVAL
 from penstock.state.arrow import widened
 
@@ -87,6 +88,9 @@ def _fields(event: EventDef, rows: pa.Table, what: str) -> pa.Table:
     remedy = "open it with the code that wrote it and let them run, or declare the field as it was"
     arrays = []
     for field in event.fields:
+        if field.name not in rows.column_names and not field.required:
+            arrays.append(left_out(field, rows.num_rows))
+            continue
         if field.name not in rows.column_names:
             raise StateError(
                 f"{what} without the field '{field.name}', which has neither a default nor None as a value; {remedy}, "

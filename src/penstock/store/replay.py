@@ -40,6 +40,7 @@ from penstock.store.segment import (
     LOAD,
     OUTCOMES,
     REFUSED,
+    RESET,
     RESTATED,
     SCHEMA,
     WINDOW,
@@ -153,6 +154,8 @@ class Replay:
         version, parts, before = segment.header["version"], segment.parts, self.stream.buffer
         if segment.header["kind"] == "batch":
             self.stream = StreamState.read(segment.header, parts, self.stream)
+            if segment.header.get("cause") == RESET and before.frontier is not None:
+                self._set_back_ids(before.frontier, self.stream.buffer.frontier)
         if SCHEMA in segment.header:
             self._change(Migration.read(segment.header[SCHEMA]), segment)
         elif segment.header["kind"] == "batch" and segment.header["log"] != "changes":
@@ -245,6 +248,10 @@ class Replay:
             if found is not None:
                 ids.take(found, self.tables.strings, version)
                 ids.end_batch()
+
+    def _set_back_ids(self, clock: int, to: int | None) -> None:
+        for ids in self.tables.ids.values():
+            ids.set_back(clock, clock if to is None else to)
 
     def _execute(self, segment: Segment, before: WatermarkBuffer) -> None:
         """before: what was held, and the clock."""

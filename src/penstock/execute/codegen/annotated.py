@@ -66,7 +66,7 @@ def _members(groups: tuple[tuple[str, tuple[Member, ...]], ...]) -> Iterator[str
 
 def _table(table: TableDef) -> str:
     keys = [f"k{k} {column.name}" for k, column in enumerate(table.keys)]
-    values = [f"c{k} {column.name}" for k, column in enumerate(table.values)]
+    values = [f"c{k} {column.name}" for k, column in enumerate(table.lanes)]
     return f"{table.name} ({', '.join([*keys, *values])})"
 
 

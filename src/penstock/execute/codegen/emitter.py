@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
+from penstock.declare.model import is_none
 from penstock.declare.types import Type
 from penstock.execute.codegen import checks, records, scalars, scans, source, timers, undo, windows
 from penstock.execute.codegen.layout import ENGINE_REASONS, FULL, FULL_QUEUES, Layout
@@ -143,13 +144,15 @@ class Emitter:
             if op.code == "const":
                 assert op.type is not None
                 self.text[op.id] = self.constant(op.const, op.type)
+            if op.code == "reason":
+                self.text[op.id] = str(self.reason(op.name))
             if op.code == "list":
                 self.lists[op.id] = f"e{self.event}_{op.name}"
             if op.code == "slice":
                 self.lists[op.id] = self.lists[op.args[0]]
 
     def ops(self, out: Source, ops: tuple[Op, ...]) -> None:
-        self.cutter.run(out, [op for op in ops if op.code != "const"], self.several, self.defined)
+        self.cutter.run(out, [op for op in ops if not op.traits.stands], self.several, self.defined)
 
     def several(self, out: Source, ops: Sequence[Op]) -> None:
         for guard, group in groupby(ops, key=lambda op: op.guard):
@@ -212,6 +215,17 @@ class Emitter:
         if op.const:
             self.null_test(out, op)
         out.line(f"{self.val(op.id)} = e{self.event}_{op.name}[{self.lies(op)}]")
+
+    def is_null(self, out: Source, op: Op) -> None:
+        out.line(f"{self.val(op.id)} = {self.null(op)}")
+
+    def use(self, out: Source, op: Op) -> None:
+        """Leave, for the reason that the argument is, where it is one."""
+        why = self.val(op.args[0])
+        out.line(f"if {why} != 0:")
+        with out.indented():
+            out.line(f"c = {why}{self.note('abort: it is None')}")
+            out.line("break")
 
     def list_field(self, out: Source, op: Op) -> None:
         self.null_test(out, op)
@@ -286,8 +300,12 @@ class Emitter:
         self.prefix, self.text = kept
 
     def null_test(self, out: Source, op: Op) -> None:
+        self.abort(out, self.null(op), f"null {op.name}")
+
+    def null(self, op: Op) -> str:
+        """Whether a field is null."""
         name = f"ok{self.event}_{op.name}"
-        self.abort(out, f"any_{name} and not {name}[{self.lies(op)}]", f"null {op.name}")
+        return f"any_{name} and not {name}[{self.lies(op)}]"
 
     def returned(self, out: Source, op: Op) -> None:
         if op.name in self.fields and self.cutter.long:
@@ -309,9 +327,13 @@ class Emitter:
         with out.indented():
             out.line(f"info[0] = {FULL_QUEUES - number}")
             self.end(out, FULL, f"the queue of {op.name} is full: it grows, and the round runs again")
-        for field, value in zip(event.fields, op.args, strict=True):
+        given = dict(zip((lane.name for lane in event.lanes), op.args, strict=True))
+        for field in event.fields:
             if field.name in used:
-                out.line(f"e{number}_{field.name}[np.uint64({n})] = {self.val(value)}")
+                out.line(f"e{number}_{field.name}[np.uint64({n})] = {self.val(given[field.name])}")
+                if field.nullable:
+                    there = f"not {self.val(given[is_none(field.name)])}"
+                    out.line(f"ok{number}_{field.name}[np.uint64({n})] = {there}")
         if event in self.plan.program.outputs():
             out.line(f"from{number}[np.uint64({n})] = i")
         out.line(f"{n} += 1")
@@ -413,6 +435,8 @@ EMIT: dict[str, Callable[[Emitter, Source, Op], None]] = {
     "nothing": Emitter.nothing,
     "self": Emitter.own_row,
     "field": Emitter.field,
+    "is_null": Emitter.is_null,
+    "use": Emitter.use,
     "list": Emitter.list_field,
     "index": Emitter.index,
     "slice": Emitter.slice,

@@ -65,7 +65,7 @@ def table_arguments(plan: Plan, number: int) -> list[Argument]:
     t = f"t{number}"
     out = [Argument(f"{t}_slots", "table", table.name, "slots")]
     out += [Argument(f"{t}_k{k}", "table", table.name, f"key{k}") for k in range(len(table.keys))]
-    for k, column in enumerate(table.values):
+    for k, column in enumerate(table.lanes):
         out.append(Argument(f"{t}_c{k}", "table", table.name, f"column{k}", column.type))
         if column.type.lane is REAL:
             out.append(Argument(f"{t}_b{k}", "table", table.name, f"bits{k}"))
@@ -75,7 +75,7 @@ def table_arguments(plan: Plan, number: int) -> list[Argument]:
     ]
     if table.name in scanned_tables(plan):
         out.append(Argument(f"{t}_keys", "table", table.name, "stored"))
-    for k, column in enumerate(table.values):
+    for k, column in enumerate(table.lanes):
         if (table.name, column.name) in indexed(plan):
             out += [
                 Argument(f"{t}_i{k}_{part}", "table", table.name, f"index_{part} {column.name}")

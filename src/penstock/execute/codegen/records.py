@@ -39,7 +39,7 @@ def record_op(em: Emitter, out: Source, op: Op) -> None:
             em.abort(out, f"{r} >= 0", f"exists {op.table}")
             place(em, out, op, table, t, keys, [em.val(a) for a in op.args[len(keys) :]])
         case "ensure":
-            defaults = [em.constant(stored_default(c), c.type) for c in table.values]
+            defaults = [em.constant(stored_default(c), c.type) for c in table.lanes]
             out.line(f"if {r} < 0:")
             with out.indented():
                 place(em, out, op, table, t, keys, defaults)
@@ -144,7 +144,7 @@ def place(em: Emitter, out: Source, op: Op, table: TableDef, t: str, keys: list[
     touch(em, out, op, x, t)
     renew(em, out, op, x, t)
     for k, value in enumerate(values):
-        store(em, out, op, t, k, table.values[k].type, x, value)
+        store(em, out, op, t, k, table.lanes[k].type, x, value)
     if op.code == "insert":
         checks.note(em, out, op, x)
 
@@ -171,8 +171,8 @@ def column_op(em: Emitter, out: Source, op: Op, table: TableDef, t: str) -> None
     if op.name in keys:
         out.line(f"{em.val(op.id)} = {t}_k{keys.index(op.name)}[{x}]")
         return
-    k = [c.name for c in table.values].index(op.name)
-    column = table.values[k]
+    k = [c.name for c in table.lanes].index(op.name)
+    column = table.lanes[k]
     if op.code == "write":
         undo.room(em, out, op)
         touch(em, out, op, x, t)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from penstock.declare.model import is_none
 from penstock.execute.codegen.layout import FULL, FULL_SCAN, STALE_INDEX, indexed
 from penstock.execute.codegen.source import Source
 from penstock.plan.ir import Block, Op
@@ -53,16 +54,20 @@ def _rows(em: Emitter, op: Op, base: str) -> str:
             ends = ", ".join(f"np.int64({a})" for a in args)
             return f"z_.between({them}, ({ends}))"
     column = next(c for c in table.columns if c.name == op.name)
-    lane = f"t{n}_k{table.keys.index(column)}" if column.key else f"t{n}_c{table.values.index(column)}"
+    lane = f"t{n}_k{table.keys.index(column)}" if column.key else f"t{n}_c{table.lanes.index(column)}"
     if op.const == "where":
-        index = f"t{n}_i{table.values.index(column)}"
+        index = f"t{n}_i{table.lanes.index(column)}"
+        if column.nullable:
+            flag = f"t{n}_c{[c.name for c in table.lanes].index(is_none(column.name))}"
+            none = f", {flag}, {args[1]}"
+            return f"z_.where_null({them}, {lane}, {args[0]}, {index}_slots, {index}_posts, {index}_meta{none})"
         return f"z_.where({them}, {lane}, {args[0]}, {index}_slots, {index}_posts, {index}_meta)"
     return f"z_.best({them}, {lane}, {column.type.kind == 'str'}, {op.const == 'top'}, np.int64({args[0]}))"
 
 
 def post(em: Emitter, out: Source, op: Op, k: int, x: str, value: str) -> None:
     """Tell a column's index what a row is given."""
-    if (op.table, em.plan.table(op.table).values[k].name) not in em.posted:
+    if (op.table, em.plan.table(op.table).lanes[k].name) not in em.posted:
         return
     t = f"t{em.numbers[op.table]}"
     if op.code == "write":

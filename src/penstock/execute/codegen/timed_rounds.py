@@ -15,7 +15,7 @@ emission's; chained: how many timers were set on the way to b that run before it
 
 from __future__ import annotations
 
-from penstock.declare.model import ID, NAMED, timers_of
+from penstock.declare.model import ID, NAMED, is_none, timers_of
 from penstock.execute.codegen import records
 from penstock.execute.codegen.layout import FULL_FIRED, NOBODY, TIMERS, TIMERS_IDS, Argument
 from penstock.execute.codegen.rounds import Rounds
@@ -119,11 +119,13 @@ class TimedRounds(Rounds):
         event = self.plan.program.events[kind]
         table = self.plan.table(timers_of(event.name))
         n = self.emitter.numbers[table.name]
-        columns = {c.name: f"t{n}_c{k}[x]" for k, c in enumerate(table.values)}
+        columns = {c.name: f"t{n}_c{k}[x]" for k, c in enumerate(table.lanes)}
         empty = len(out.lines)
         for field in event.fields:
             if field.name in self.used[event.name]:
                 out.line(f"e{kind}_{field.name}[0] = {columns[field.name]}")
+                if field.nullable:
+                    out.line(f"ok{kind}_{field.name}[0] = not {columns[is_none(field.name)]}")
         if self.has_ids:
             out.line(f"root_id = {columns[ID]}")
             out.line(f"root_named = {columns[NAMED]}")

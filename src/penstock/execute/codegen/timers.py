@@ -43,8 +43,8 @@ def set_timer(em: Emitter, out: Source, op: Op) -> None:
         em.end(out, FULL, "the heap is full: it grows, and the round runs again")
     records.probe(out, t, v, ["number"])
     root = {AT: when, ID: "root_id", NAMED: "root_named"}
-    fields = dict(zip((f.name for f in program.events[program.kind(op.name)].fields), op.args, strict=False))
-    values = [root[c.name] if c.name in root else em.val(fields[c.name]) for c in table.values]
+    fields = dict(zip((f.name for f in program.events[program.kind(op.name)].lanes), op.args, strict=False))
+    values = [root[c.name] if c.name in root else em.val(fields[c.name]) for c in table.lanes]
     records.place(em, out, op, table, t, ["number"], values)
     out.line(f"{v}_n = np.uint64(heap_n + set_n)")
     kind = program.kind(op.name)

@@ -26,7 +26,7 @@ def entries(plan: Plan, ops: Iterable[Op]) -> int:
 def _entries(plan: Plan, op: Op) -> int:
     window = plan.window(op.table)
     row = 0 if window is None else len(window.definition.values) + 1
-    return len(plan.table(op.table).values) + 4 + 3 * expires(plan, op) + row
+    return len(plan.table(op.table).lanes) + 4 + 3 * expires(plan, op) + row
 
 
 def changes(plan: Plan, op: Op) -> bool:
@@ -76,7 +76,7 @@ def meaning(em: Emitter, table: str, part: str) -> str:
     if not part.startswith("column"):
         what = {"written": f"{table} written", "exists": f"whether {table} is there", "at": f"when {table} was written"}
         return f"undo: {what[part]}"
-    return f"undo: {table}.{em.plan.table(table).values[int(part.removeprefix('column'))].name}"
+    return f"undo: {table}.{em.plan.table(table).lanes[int(part.removeprefix('column'))].name}"
 
 
 def undo_one(em: Emitter, out: Source, table: str, part: str) -> None:
@@ -105,6 +105,6 @@ def undo_one(em: Emitter, out: Source, table: str, part: str) -> None:
         out.line(f"{t}_{'rb' if lane is REAL else 'r'}{k}[at] = old{' != 0' if lane is BIT else ''}")
     else:
         k = int(part.removeprefix("column"))
-        lane = definition.values[k].type.lane
+        lane = definition.lanes[k].type.lane
         target = f"{t}_b{k}" if lane is REAL else f"{t}_c{k}"
         out.line(f"{target}[at] = old{' != 0' if lane is BIT else ''}")

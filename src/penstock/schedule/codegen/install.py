@@ -55,7 +55,7 @@ def install(out: Source, plan: Plan) -> None:
 
 def _install_one(out: Source, n: int, table: TableDef) -> None:
     out.line(f"x = np.uint64(g.record[e] - rows[{n}])")
-    for k in range(len(table.values)):
+    for k in range(len(table.lanes)):
         out.line(f"t{n}_c{k}[x] = w{n}_{k}[w]")
     out.line(f"if t{n}_written[x] != batch:")
     with out.indented():

@@ -40,6 +40,10 @@ class KeyEmitter(Emitter):
         ok = f"ok{self.event}_{field}"
         out.line(f"{self.val(op.id)} = {value} if {ok}.size == 0 or {ok}[j] else {zero(op.type)}")
 
+    def null(self, op: Op) -> str:
+        name = f"ok{self.event}_{op.name}"
+        return f"{name}.size > 0 and not {name}[j]"
+
     def listed(self, op: Op, place: str) -> str:
         assert op.type is not None
         ok = f"ok{self.lists[op.args[0]].removeprefix('e')}"
@@ -73,7 +77,7 @@ class Keys:
         for op in self._made_of([key for key in site.keys if key not in plain]):
             if op.code == "item":
                 self._item(out, op, self._plain(op.id, turns))
-            elif op.code != "const":
+            elif not op.traits.stands:
                 em.total(out, op)
         return [plain.get(key) or em.val(key) for key in site.keys]
 

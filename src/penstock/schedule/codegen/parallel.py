@@ -83,7 +83,7 @@ def parallel_arguments(plan: Plan) -> tuple[Argument, ...]:
     out.append(Argument("touched", "log", part="touched"))
     for number, table in enumerate(plan.program.tables):
         out += table_arguments(plan, number)
-        for k, column in enumerate(table.values):
+        for k, column in enumerate(table.lanes):
             out.append(Argument(f"w{number}_{k}", "version", table.name, f"column{k}", column.type))
     for number, event in enumerate(plan.program.events):
         out += event_arguments(plan, number, used[event.name])

@@ -43,7 +43,7 @@ def record_op(em: Emitter, out: Source, op: Op) -> None:
         case "ensure":
             out.line(f"if not ({alive(em, op.table, x)}):")
             with out.indented():
-                _place(em, out, op, table, [em.constant(stored_default(c), c.type) for c in table.values])
+                _place(em, out, op, table, [em.constant(stored_default(c), c.type) for c in table.lanes])
             out.line(f"{v} = np.int64({x})")
             _note(em, out, op, x)
         case "delete":
@@ -83,7 +83,7 @@ def _column_op(em: Emitter, out: Source, op: Op, table: TableDef) -> None:
     if op.name in keys:
         out.line(f"{em.val(op.id)} = t{n}_k{keys.index(op.name)}[np.uint64(record[{x}] - rows[{n}])]")
         return
-    k = [c.name for c in table.values].index(op.name)
+    k = [c.name for c in table.lanes].index(op.name)
     if op.code == "write":
         out.line(f"w{n}_{k}[{x}] = {em.val(op.args[1])}")
         out.line(f"mark[{x}] |= np.uint8({WROTE})")
@@ -91,7 +91,7 @@ def _column_op(em: Emitter, out: Source, op: Op, table: TableDef) -> None:
     elif op.code == "read":
         out.line(f"{em.val(op.id)} = w{n}_{k}[{x}]")
     elif op.code == "read_or":
-        default = em.constant(stored_default(table.values[k]), table.values[k].type)
+        default = em.constant(stored_default(table.lanes[k]), table.lanes[k].type)
         out.line(f"{em.val(op.id)} = w{n}_{k}[{x}] if {em.val(op.args[0])} >= 0 else {default}")
     else:
         raise NotImplementedError(op.code)

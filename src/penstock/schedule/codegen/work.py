@@ -172,7 +172,7 @@ class Work:
 
 
 def _load_arguments(plan: Plan, n: int) -> list[str]:
-    columns = range(len(plan.program.tables[n].values))
+    columns = range(len(plan.program.tables[n].lanes))
     return ["mark", "rows", f"t{n}_flags", *(f"t{n}_c{k}" for k in columns), *(f"w{n}_{k}" for k in columns)]
 
 
@@ -189,7 +189,7 @@ def _loader(out: Source, plan: Plan, n: int, *, inlined: bool) -> None:
 
     A function of its own, since numba's work grows with the square of a function's length; LLVM puts it in place.
     """
-    columns = range(len(plan.program.tables[n].values))
+    columns = range(len(plan.program.tables[n].lanes))
     option = ", forceinline=True" if inlined else ""
     out.text(f"\n\n@nb.njit(nogil=True{option})\ndef load{n}(g, e, {', '.join(_load_arguments(plan, n))}):")
     with out.indented():
