@@ -222,7 +222,7 @@ class App(Declarations):
         disk: Disk | None = None,
         calls: bool = False,
         steps: KeptSteps = "all",
-        progress: bool | None = None,
+        progress: bool | Callable[[str], None] | None = None,
     ) -> Database:
         """A database: in memory, or durable in a directory.
 
@@ -239,7 +239,8 @@ class App(Declarations):
             calls: Whether other processes of this machine may call (`connect`).
             steps: Of an app that emits, which rows outcomes have: "all", or "roots": the events that arrived, and of
                 those that they caused only what aborted. What is left out is not logged either.
-            progress: Whether a `run` of several seconds says so in a line; None: on a terminal and in a notebook.
+            progress: Whether a `run` of several seconds says so in a line; None: on a terminal and in a notebook. Or a
+                function that gets the line each second, and "" at its end.
         """
         # numba looks for its cache as soon as a kernel is defined: not before somebody runs one.
         from penstock.database import Database

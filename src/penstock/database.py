@@ -63,7 +63,7 @@ class Database:
         path: str | os.PathLike[str] | None = None,
         *,
         steps: KeptSteps = "all",
-        progress: bool | None = None,
+        progress: bool | Callable[[str], None] | None = None,
         **options: Any,
     ) -> None:
         self.plan, self.program = plan, plan.program

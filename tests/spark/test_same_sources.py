@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from test_direct import META, note
 from test_errors import fails
@@ -17,12 +18,15 @@ from test_stream import (
     finish,
     frames,
     outcomes_in,
+    put,
     put_cut,
     state_of,
+    tables_of,
 )
 
 import penstock as ps
-from penstock.spark.checkpoint import noted_events
+from penstock.spark.check import check_beside
+from penstock.spark.checkpoint import extend_plans, noted_events, read_note
 from penstock.spark.compatibility import ReadAllAvailable
 from penstock.spark.files import FileNames
 
@@ -67,8 +71,6 @@ def test_other_sources_are_refused(spark: Any, tmp_path: Path) -> None:
     before = r"app 'bank': .* reads Transfer, Deposit with ps\.parquet, and is now given "
     with pytest.raises(ps.InputError, match=before + r"Transfer with a DataFrame, Deposit .* as they were"):
         bank.start(frames(spark, tmp_path), **where)
-    with pytest.raises(ps.InputError, match=before + r"Transfer with ps\.parquet; .* as they were"):
-        bank.start({Transfer: both[Transfer]}, **where)
     finish(bank.start(both, **where))
     assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
 
@@ -81,6 +83,93 @@ def test_a_new_source_is_refused(spark: Any, tmp_path: Path) -> None:
     finish(bank.start({Transfer: both[Transfer]}, **where))
     with pytest.raises(ps.InputError, match=r"reads 1 source of DataFrames, and is now given Transfer .* Deposit"):
         bank.start(both, **where)
+
+
+def of(some: list[Any], kind: Any) -> list[Any]:
+    return [event for event in some if event.definition is kind.definition]
+
+
+def test_a_direct_source_comes_and_goes_and_comes_again(spark: Any, tmp_path: Path) -> None:
+    every, files = [], direct(tmp_path)
+    where = {"state": state_of(tmp_path), "outcomes": tmp_path / "out", "trigger": NOW}
+    given = ((Transfer,), (Deposit, Transfer), (Transfer,), (Transfer, Deposit))
+    for turn, kinds in enumerate(given):
+        some = [e for kind in kinds for e in of(events(turn, 24, first=100 * turn), kind)]
+        every += some
+        for kind in kinds:
+            put(tmp_path / kind.definition.name, tables_of(some)[kind])
+        finish(bank.start({kind: files[kind] for kind in kinds}, **where))
+    assert_as_reference(every, where["state"], outcomes_in(tmp_path / "out"))
+    assert noted_events(str(where["state"])) == ["Transfer", "Deposit"]
+    assert not [found for found in check_beside(where["state"]) if found.problem]
+
+
+def test_a_direct_source_comes_to_a_dataframe(spark: Any, tmp_path: Path) -> None:
+    where = {"state": state_of(tmp_path), "outcomes": tmp_path / "out", "trigger": NOW}
+    first, then = of(events(6, 20), Transfer), events(7, 20, first=100)
+    put(tmp_path / "Transfer", tables_of(first)[Transfer])
+    (tmp_path / "Deposit").mkdir()
+    sources = {Transfer: frames(spark, tmp_path)[Transfer]}
+    finish(bank.start(sources, **where))
+    put_cut(tmp_path, then, 1)
+    finish(bank.start({Deposit: direct(tmp_path)[Deposit], **sources}, **where))
+    assert_as_reference([*first, *then], where["state"], outcomes_in(tmp_path / "out"))
+
+
+def test_a_source_that_comes_waits_for_what_was_planned_without_it(spark: Any, tmp_path: Path) -> None:
+    some, both, state = events(8, 20), direct(tmp_path), state_of(tmp_path)
+    put_cut(tmp_path, some, 1)
+
+    def away(frame: Any, batch_id: int) -> None:
+        raise RuntimeError("the other side is away")
+
+    fails(bank.start({Transfer: both[Transfer]}, state=state, outcomes=away, trigger=NOW), "away")
+    where = {"state": state, "outcomes": tmp_path / "out", "trigger": NOW}
+    with pytest.raises(ps.InputError, match=r"Deposit cannot come to .* batch 0 was planned without, .* then add it"):
+        bank.start(both, **where)
+    finish(bank.start({Transfer: both[Transfer]}, **where))
+    finish(bank.start(both, **where))
+    with bank.open(state) as database:
+        batches = [database.outcomes(version).column("id").to_pylist() for version in (1, 2)]
+    assert batches == [[e.values["id"] for e in of(some, kind)] for kind in (Transfer, Deposit)]
+
+
+def test_a_crash_between_the_two_plans_is_mended(tmp_path: Path) -> None:
+    checkpoint, one, two = tmp_path / "checkpoint", '{"event": "A", "files": 1}', '{"event": "B", "files": 0}'
+    note(checkpoint, 0, "v1", META, one)
+    note(checkpoint, 1, "v1", META, one)
+    note(checkpoint, 2, "v1", META, one, two)
+    extend_plans(str(tmp_path), ["A", "B"])
+    lines = [read_note(checkpoint / "offsets" / str(n)).decode().splitlines()[2:] for n in range(3)]
+    assert lines == [[one], [one, two], [one, two]]
+
+
+def test_a_wrong_first_start_leaves_nothing(spark: Any, tmp_path: Path) -> None:
+    """As long as no batch has come to the engine."""
+    some, state = events(10, 40), state_of(tmp_path)
+    put_cut(tmp_path, some, 2)
+    for _ in range(2):
+        put(tmp_path / "wrong", pa.table({"nothing": [1]}))
+    where = {"state": state, "outcomes": tmp_path / "out", "trigger": NOW}
+    wrong = ps.parquet(tmp_path / "wrong")
+    fails(bank.start({Transfer: wrong}, **where), "has no column")
+    fails(bank.start({Transfer: wrong, Deposit: wrong}, **where), "has no column")
+    finish(bank.start(frames(spark, tmp_path), **where))
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
+
+
+def test_another_watermark_goes_on_with_what_is_held(spark: Any, tmp_path: Path) -> None:
+    """Longer, shorter, none: nothing is lost or doubled, and nothing that kept to the shortest is late."""
+    some, state = events(11, 120, disorder=5), state_of(tmp_path)
+    for turn, watermark in enumerate((20, 60, 6)):
+        put_cut(tmp_path, some[40 * turn : 40 * turn + 40], 1)
+        query = bank.start(frames(spark, tmp_path), state=state, outcomes=tmp_path / "out", watermark=watermark)
+        query.processAllAvailable()
+        query.stop()
+        with bank.open(state) as database:
+            assert database.held > 0
+    finish(bank.start(frames(spark, tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW))
+    assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
 
 
 def test_a_direct_source_beside_a_dataframe_keeps_its_place(spark: Any, tmp_path: Path) -> None:

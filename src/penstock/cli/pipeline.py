@@ -42,8 +42,9 @@ class Pipeline:
     on_bad: OnBad = "reject"
     ahead: Ahead = AHEAD
 
-    def run(self, on_batch: OnBatch) -> None:
-        """Run until all there is has been read, or with `follow` until interrupted; then close the state."""
+    def run(self, on_batch: OnBatch, progress: bool | Callable[[str], None] = False) -> None:
+        """Run until all there is has been read, or with `follow` until interrupted; then close the state.
+        progress: of `open`."""
         from penstock.spark.files import parquet
 
         sources = {event: parquet(path, self.files_per_batch) for event, path in self.inputs.items()}
@@ -58,6 +59,7 @@ class Pipeline:
                 trigger=trigger,
                 on_bad=self.on_bad,
                 ahead=self.ahead,
+                progress=progress,
             )
             started()
             try:

@@ -1,6 +1,7 @@
 """`penstock run`: an app over Parquet directories, with a line for each batch.
 
-stderr    a line a batch: events, committed, late, duplicate, rejected, held, events/s, aborted by reason
+stderr    a line a batch: events, committed, late, duplicate, rejected, held, events/s, aborted by reason; and of
+          a batch that takes seconds what it is at: on a terminal in the last line, elsewhere a line every ten seconds
 stdout    what it came to: a table, or with --json one object
 """
 
@@ -22,6 +23,8 @@ from penstock.cli.pipeline import Pipeline
 from penstock.observe import BatchReport
 from penstock.spark.session import local_session
 
+# Where lines stay: they are not to fill a log.
+TOLD_EVERY_S = 10.0
 HEADER = (
     f"{'batch':>7} {'events':>10} {'committed':>10} {'late':>7} {'duplicate':>9} {'rejected':>8} {'held':>8} "
     f"{'events/s':>11}  aborted"
@@ -55,9 +58,10 @@ class Totals:
 
 def run_app(pipeline: Pipeline, *, as_json: bool) -> None:
     totals = Totals()
-    with _progress(pipeline, totals, quiet=as_json) as on_batch, local_session(f"penstock {pipeline.app.program.name}"):
+    session = local_session(f"penstock {pipeline.app.program.name}")
+    with _progress(pipeline, totals, quiet=as_json) as (on_batch, progress), session:
         begun = time.perf_counter()
-        pipeline.run(on_batch)
+        pipeline.run(on_batch, progress)
         seconds = time.perf_counter() - begun
     summary = _summary(pipeline, totals, seconds)
     if as_json:
@@ -114,9 +118,9 @@ def _table(summary: dict[str, Any]) -> Table:
 
 @contextmanager
 def _progress(pipeline: Pipeline, totals: Totals, *, quiet: bool) -> Iterator[Any]:
-    """What to call with each batch: it counts, and unless quiet it prints a line."""
+    """What to call with each batch: it counts, and unless quiet it prints a line; and with what a long one is at."""
     if quiet:
-        yield lambda report, seconds: totals.add(report)
+        yield lambda report, seconds: totals.add(report), False
         return
     console = Console(stderr=True, highlight=False)
 
@@ -127,6 +131,16 @@ def _progress(pipeline: Pipeline, totals: Totals, *, quiet: bool) -> Iterator[An
         console.print(line(report, seconds), markup=False, soft_wrap=True)
         status.update(f"{totals.events:,} events in {totals.batches:,} batches")
 
+    told = time.monotonic()
+
+    def at(line: str) -> None:
+        nonlocal told
+        if console.is_terminal:
+            status.update(line or f"{totals.events:,} events in {totals.batches:,} batches")
+        elif line and time.monotonic() - told >= TOLD_EVERY_S:
+            told = time.monotonic()
+            console.print(line, markup=False, soft_wrap=True)
+
     until = "Ctrl-C ends it" if pipeline.follow else "until all files are read"
     with console.status(f"starting Spark for app '{pipeline.app.program.name}' ({until})") as status:
-        yield show
+        yield show, at

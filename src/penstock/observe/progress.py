@@ -2,7 +2,8 @@
 
     penstock: batch of version 3: 2,000,000 events, execute, 7 s
 
-A thread tells it. Where nobody reads there is none.
+A thread tells it. Where nobody reads there is none. Who shows lines in another way (`penstock run`) gives a function,
+which gets "" at the end.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,9 +21,9 @@ _EVERY_S = 1.0
 
 
 class Progress:
-    """What a database is doing. shown: whether to say it; None: where somebody may read it."""
+    """What a database is doing. shown: whether to say it, or to whom; None: where somebody may read it."""
 
-    def __init__(self, shown: bool | None = None) -> None:
+    def __init__(self, shown: bool | Callable[[str], None] | None = None) -> None:
         self._shown = shown
         self.events, self.stage, self.version = 0, "", 0
 
@@ -50,8 +51,13 @@ class Progress:
             events = f"{self.events:,} events, " if self.events else ""
             line = f"penstock: batch of version {self.version}: {events}{self.stage}, {time.monotonic() - begun:.0f} s"
             width, wait = max(width, len(line)), _EVERY_S
-            _write(f"\r{line:<{width}}")
-        if width:
+            if callable(self._shown):
+                self._shown(line.removeprefix("penstock: "))
+            else:
+                _write(f"\r{line:<{width}}")
+        if width and callable(self._shown):
+            self._shown("")
+        elif width:
             _write(f"\r{'':<{width}}\r")
 
 

@@ -22,6 +22,7 @@ from penstock.errors import StateError
 
 CHECKPOINT = "checkpoint"
 _MAGIC = b"crc\0"
+_BYTES_PER_SUM = 512  # Hadoop's own choice
 _REMEDY = "restore the checkpoint that belongs to the state directory"
 
 
@@ -69,13 +70,36 @@ def noted_offset(state: str, event: str) -> dict[str, Any] | None:
 
 def noted_offsets(state: str) -> list[dict[str, Any] | None] | None:
     """Likewise: the offsets of direct sources, which name their event."""
-    offsets = Path(state) / CHECKPOINT / "offsets"
     try:
-        newest = max(int(name) for name in Disk().listdir(offsets) if name.isdigit())
-        version, _, *sources = read_note(offsets / str(newest)).decode().splitlines()
+        path = Path(state) / CHECKPOINT / "offsets" / str(max(_planned(state)))
+        version, _, *sources = read_note(path).decode().splitlines()
     except (FileNotFoundError, ValueError):
         return None
     return [_direct(source) for source in sources] if version == "v1" else None
+
+
+def newest_planned(state: str) -> int | None:
+    """The last batch that Spark has planned; None where there is none."""
+    return max(_planned(state), default=None)
+
+
+def extend_plans(state: str, events: list[str | None]) -> None:
+    """Lines for direct sources behind those that there are, as if they had been there, without a file, from the
+    beginning. events: of all places. Spark lays the newest two plans side by side, so both get them; the newest first,
+    which is the one that says to the next start that they are there."""
+    for number in sorted(_planned(state))[:-3:-1]:
+        path = Path(state) / CHECKPOINT / "offsets" / str(number)
+        data = read_note(path)
+        new = events[len(data.decode().splitlines()) - 2 :]
+        if new:
+            _write_note(path, b"\n".join([data, *(json.dumps({"event": n, "files": 0}).encode() for n in new)]))
+
+
+def _planned(state: str) -> list[int]:
+    try:
+        return [int(n) for n in Disk().listdir(Path(state) / CHECKPOINT / "offsets") if n.isdigit()]
+    except FileNotFoundError:
+        return []
 
 
 def _direct(offset: str) -> dict[str, Any] | None:
@@ -111,11 +135,25 @@ def read_note(path: Path) -> bytes:
     return data
 
 
+def _write_note(path: Path, data: bytes) -> None:
+    """A crash leaves the old file or the new one, and no checksums or the right ones."""
+    disk, sums = Disk(), path.with_name(f".{path.name}.crc")
+    if disk.exists(sums):
+        disk.unlink(sums)
+        disk.fsync_dir(path.parent)
+    disk.replace(path, data)
+    disk.replace(sums, _MAGIC + struct.pack(">I", _BYTES_PER_SUM) + _sums(data, _BYTES_PER_SUM))
+
+
 def _holds(data: bytes, sums: bytes) -> bool:
     if len(sums) < 8 or sums[:4] != _MAGIC:
         return False
     (size,) = struct.unpack(">I", sums[4:8])
     if not size:
         return False
+    return sums[8:] == _sums(data, size)
+
+
+def _sums(data: bytes, size: int) -> bytes:
     found = [zlib.crc32(data[at : at + size]) for at in range(0, len(data), size)]
-    return sums[8:] == struct.pack(f">{len(found)}I", *found)
+    return struct.pack(f">{len(found)}I", *found)

@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.commit import Disk
-from penstock.declare.model import Program
+from penstock.declare.model import EventDef, Program
 from penstock.declare.objects import EventType, Table
 from penstock.declare.spans import microseconds_of
 from penstock.errors import InputError
@@ -30,9 +30,10 @@ from penstock.plan.ir import Plan
 from penstock.publish.files import OutcomeFiles, plain
 from penstock.spark import databases, events, same_sources
 from penstock.spark.batch import MicroBatch
-from penstock.spark.checkpoint import CHECKPOINT
+from penstock.spark.checkpoint import CHECKPOINT, last_done
 from penstock.spark.databases import DatabaseSpec
 from penstock.spark.direct_source import DirectInput, DirectSource
+from penstock.spark.files import Files
 from penstock.spark.idle import Idle
 from penstock.spark.query import closing_query
 from penstock.spark.workers import is_connect
@@ -64,7 +65,7 @@ def start(
     spark = _session(wanted)
     spec = databases.spec(plan, state, **options)
     if not is_connect(spark):
-        wanted = same_sources.as_before(program, wanted, spec.path)
+        wanted = _as_before(program, wanted, spec)
     delay, admission = delay_of(program, watermark), _admission(program, on_bad, ahead)
     idle_after = _idle_after(program, idle, outcomes, spark)
     # Under Spark Connect the database lives on the server's side; in classic Spark it is this process that opens it,
@@ -90,12 +91,14 @@ def start(
             raise InputError(f"event '{event.name}': start takes streaming DataFrames; for static ones use apply")
     packed = events.pack(spark, program, wanted, spec.path)
     _warn_of_lost(program, outputs or {})
+    held = False
     if local:
         opened = databases.reserve(spec)
         try:
             batch.catch_up(opened, spark)
-            if opened.database.source is None:
-                _sweep(Path(spec.path) / CHECKPOINT)
+            if opened.database.source is None and last_done(spec.path) is None:
+                _sweep(spec.path, wanted)
+            held = bool(opened.database.held)
         except BaseException:
             databases.release(spec.path)
             raise
@@ -111,7 +114,8 @@ def start(
         if idle_after is not None:
             opened.idle = Idle(partial(batch.go_on, opened), idle_after, delay or 0)
             opened.idle.start()
-    drains = (delay is not None or bool(program.batches)) and bool({"availableNow", "once"} & set(trigger or {}))
+    ends = bool({"availableNow", "once"} & set(trigger or {}))
+    drains = ends and (delay is not None or held or bool(program.batches))
     if not (local or drains):
         return query
     drain = batch.drain if local else partial(_drain_remotely, batch)
@@ -138,9 +142,28 @@ def _direct(sources: dict[Any, Any], spec: DatabaseSpec) -> tuple[DirectSource, 
     return tuple(source.of(event.name, spec.path) for event, source in direct.items())
 
 
-def _sweep(checkpoint: Path) -> None:
-    """Spark refuses a checkpoint in which a kill or a full disk left parts of its very first batch. As long as no
-    batch has reached the engine or Spark's own list, there is nothing in it to keep but the query's identity."""
+def _as_before(program: Program, sources: dict[EventDef, Any], spec: DatabaseSpec) -> dict[EventDef, Any]:
+    """The sources in their places; as they are given, where no batch of an earlier query has come to the engine."""
+    try:
+        return same_sources.as_before(program, sources, spec.path)
+    except InputError:
+        if last_done(spec.path) is not None:
+            raise
+        with databases.using(spec) as database:
+            if database.source is not None:
+                raise
+            same_sources.forget(spec.path)
+        return sources
+
+
+def _sweep(state: str, sources: dict[EventDef, Any]) -> None:
+    """Before the first batch has reached the engine. What direct sources have planned by then is found again, and may
+    have been of a wrong directory; a DataFrame's plan may say where it began. Spark refuses a checkpoint in which a
+    kill or a full disk left parts of its very first batch: without a plan there is nothing in it to keep."""
+    if all(isinstance(source, Files) for source in sources.values()):
+        same_sources.forget(state)
+        return
+    checkpoint = Path(state) / CHECKPOINT
     offsets = checkpoint / "offsets"
     if offsets.is_dir() and not any(entry.name.isdigit() for entry in offsets.iterdir()):
         for entry in checkpoint.iterdir():
