@@ -115,7 +115,7 @@ def scans(e: Transfer) -> None:
     Account.top(3)  # refused
     Account.top("3", by="balance")  # refused
     Account.between(None, "b")  # refused
-    Stock.where(shelf=None)  # refused
+    Stock.where(shelf=[])  # refused
 
 
 def events(e: Transfer) -> None:

@@ -249,10 +249,10 @@ def test_an_event_takes_its_fields_by_name() -> None:
         Tick(1, 2)  # type: ignore[misc]
 
 
-def test_a_decimal_field_of_an_event_has_no_default_either() -> None:
-    with pytest.raises(ps.DeclarationError, match="'amount': an event's field has no default"):
+def test_a_decimal_field_of_an_event_has_its_default_behind_its_digits() -> None:
+    @ps.App("app").event
+    class Transfer:
+        ts: int = ps.order()
+        amount: Decimal = ps.decimal(18, 2, default=3)
 
-        @ps.App("app").event
-        class Transfer:
-            ts: int = ps.order()
-            amount: Decimal = ps.decimal(18, 2, default=0)
+    assert Transfer(ts=1).amount == Decimal("3.00")

@@ -221,7 +221,7 @@ def test_outcomes_go_to_files_though_all_are_duplicates(tmp_path: Path) -> None:
     files = OutcomeFiles(str(tmp_path / "out"))
     with shop.open(tmp_path / "state") as db:
         for number in (1, 2):
-            files.write(db.run([sale(number, "x")]), number)
+            files.write(db.run([sale(number, "x")]), pa.array([number]))
     assert Directory(tmp_path / "state").outcomes().column("version").to_pylist() == [1, 1]
     assert files.written() == [1, 2]
     rows = pq.read_table(tmp_path / "out" / "version-000000000002.parquet").to_pylist()

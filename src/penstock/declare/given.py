@@ -43,7 +43,7 @@ def a_bool(value: Any, type_: Type) -> bool:
 def a_str(value: Any, type_: Type) -> str:
     _need(isinstance(value, str))
     value.encode()  # a lone surrogate raises UnicodeEncodeError, which is a ValueError
-    return str(value)
+    return str.__str__(value)  # str() of a member of an Enum would be its name
 
 
 def a_decimal(value: Any, type_: Type) -> Decimal:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import datetime
+import enum
 import types
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,9 +37,9 @@ else:
 R_co = TypeVar("R_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., Any])
 
-KeyPart: TypeAlias = int | str | Decimal | datetime.date  # a bool is an int, a datetime a date
+KeyPart: TypeAlias = int | str | Decimal | datetime.date | enum.Enum  # a bool is an int, a datetime a date
 Key: TypeAlias = KeyPart | tuple[KeyPart, ...]
-Value: TypeAlias = KeyPart | float
+Value: TypeAlias = KeyPart | float | None
 
 
 class ArrowStream(Protocol):

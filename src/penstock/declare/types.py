@@ -11,15 +11,17 @@ datetime.date          Type("date")                 date32
 datetime.timedelta     Type("timedelta")            duration[us]
 list[T] (events only)  Type("list", item=T)         list<T>
 T | None               the type, and a mark of its column or field; in Arrow, null
+an Enum                the type of its members' values, str or int; it knows the members, and equals a plain one
 """
 
 from __future__ import annotations
 
 import decimal as _decimal
+import enum
 import re
 import types
 import typing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +39,19 @@ class Type:
     precision: int = 0
     scale: int = 0
     item: Type | None = None
+    # Of an Enum; beyond the door its values are like any others of the type.
+    enum: str = field(default="", compare=False)
+    members: tuple[Any, ...] = field(default=(), compare=False)
+
+    @property
+    def called(self) -> str:
+        """What it is, to those who give values of it."""
+        return self.enum or str(self)
+
+    @property
+    def takes(self) -> str:
+        """What to give instead of what does not fit."""
+        return f"give {', '.join(map(repr, self.members))}" if self.members else self.traits.give
 
     @property
     def traits(self) -> Kind:
@@ -118,12 +133,42 @@ def of_annotation(
             annotation.__args__[0], where=where, lists=False, nested="a list of lists cannot be a field"
         )
         return Type("list", item=item)
+    if isinstance(annotation, enum.EnumMeta):
+        return _of_enum(annotation, where)
     if annotation is _decimal.Decimal:
         raise DeclarationError(f"{where}: write ps.decimal(18, 2) instead of Decimal, so that the scale is known")
     *most, last = (row.declared for row in COLUMNS)
     raise DeclarationError(
         f"{where}: type {annotation!r} is not supported; use {', '.join(most)} or {last}"
         + (", or list[...] of these" if lists else "")
+    )
+
+
+def _of_enum(given: enum.EnumMeta, where: str) -> Type:
+    values = tuple(map(plain, given))
+    kinds = {type(value) for value in values}
+    if kinds not in ({str}, {int}):
+        raise DeclarationError(
+            f"{where}: the values of {given.__name__} are of several types, or none; write all of them as str, or all "
+            "as int"
+        )
+    type_ = STR if kinds == {str} else INT
+    for value in values:
+        to_python(value, type_, where=f"{where}, {given.__name__}")
+    return replace(type_, enum=given.__name__, members=values)
+
+
+def plain(value: Any) -> Any:
+    """A member of an Enum as its value, of str's or int's own class; anything else as it is."""
+    if not isinstance(value, enum.Enum):
+        return value
+    found = value.value
+    return (
+        str.__str__(found)
+        if isinstance(found, str)
+        else int(found)
+        if type(found) not in (int, bool) and isinstance(found, int)
+        else found
     )
 
 
@@ -141,7 +186,9 @@ def is_text(value: str) -> bool:
 
 def to_python(value: Any, type_: Type, *, where: str) -> Any:
     """A constant (a default) as the plain Python value that a column of this type holds."""
-    row = type_.traits
+    row, value = type_.traits, plain(value)
+    if type_.members and value not in type_.members:
+        raise DeclarationError(f"{where}: {value!r} is no {type_.enum}; {type_.takes}")
     if row.python is str and isinstance(value, str) and not is_text(value):
         raise DeclarationError(f"{where}: {value!r} {NOT_TEXT}")
     try:

@@ -48,7 +48,9 @@ def find(event: EventDef, table: pa.Table) -> BadRows:
         _refuse_broken(event, f.name, array)
         wrong = wrong_rows(array, f.type)
         for row in wrong:
-            reasons.setdefault(row, f"{f.name}: {shown(array, row, f.type)} is no {f.type}")
+            reasons.setdefault(
+                row, f"{f.name}: {shown(array, row, f.type)} is no {(f.type.item or f.type).enum or f.type}"
+            )
         if f.name in (event.order, event.id):
             read[f.name] = _readable(array, wrong, f.type)
             for row in np.flatnonzero(read[f.name].is_null().to_numpy(zero_copy_only=False)).tolist():

@@ -10,6 +10,7 @@ declare/kinds.py says what each type takes.
 from __future__ import annotations
 
 import decimal
+import enum
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,9 +19,9 @@ import pyarrow as pa
 import pyarrow.types as at
 
 from penstock.declare.model import Field
-from penstock.declare.types import Type
+from penstock.declare.types import Type, plain
 from penstock.errors import InputError
-from penstock.execute.validate import refuse_unsound
+from penstock.execute.validate import refuse_strangers, refuse_unsound
 
 # Strings that came dictionary-encoded stay so where the caller asks for it.
 DICTIONARY = pa.dictionary(pa.int32(), pa.string())
@@ -40,6 +41,7 @@ def column(
         raise InputError(f"{where}: a {data.type} value is not a {type_} ({error}); {type_.traits.give}") from None
     if not sound:
         refuse_unsound(array, type_, where=where)
+        refuse_strangers(array, type_, where=where)
     return array
 
 
@@ -93,10 +95,23 @@ def values(data: Sequence[Any], type_: Type, *, where: Callable[[int], str]) -> 
     out = []
     for i, value in enumerate(data):
         try:
-            out.append(None if value is None else type_.traits.given(value, type_))
+            out.append(None if value is None else _given(value, type_))
         except (ValueError, TypeError, OverflowError, decimal.InvalidOperation):
-            raise InputError(f"{where(i)}: needs {type_}, got {value!r}; {type_.traits.give}") from None
+            raise InputError(
+                f"{where(i)}: needs {type_.called}, got {value!r}; {(type_.item or type_).takes}"
+            ) from None
     return pa.array(out, type_.arrow())
+
+
+def _given(value: Any, type_: Type) -> Any:
+    if type_.item is not None and any(isinstance(one, enum.Enum) for one in value):
+        value = [plain(one) for one in value]
+    found = type_.traits.given(plain(value), type_)
+    for one in found if type_.item is not None else (found,):
+        members = (type_.item or type_).members
+        if members and one is not None and one not in members:
+            raise ValueError
+    return found
 
 
 def left_out(field: Field, rows: int) -> pa.Array:

@@ -28,7 +28,7 @@ from penstock.declare.objects import Event, EventType
 from penstock.errors import InputError
 from penstock.execute.casting import column, left_out, values, without_columns
 from penstock.execute.source_files import SourceFile, SourceRows
-from penstock.execute.validate import JUDGED, refuse_unsound
+from penstock.execute.validate import JUDGED, refuse_strangers, refuse_unsound
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +207,8 @@ def _from_tables(program: Program, batch: Mapping[Any, Any], sound: bool, called
         where = f"event '{event.name}'"
         if any(a.event is event for a in out):
             raise InputError(f"{where} is given twice in one batch; give it one table")
+        if isinstance(data, SourceRows) and data.unreadable is not None:
+            raise InputError(f"{where}: {data.unreadable.column('reason')[0]}")
         files, refused = (data.files, data.refused) if isinstance(data, SourceRows) else ((), None)
         data = data.table if isinstance(data, SourceRows) else data
         if _is_dicts(data):
@@ -224,6 +226,8 @@ def _event_table(event: EventDef, data: pa.Table, where: str, sound: bool) -> pa
         for place, f in enumerate(event.fields):
             if f.type.kind in JUDGED and not sound:
                 refuse_unsound(data.column(place).chunk(0), f.type, where=f"{where}, column '{f.name}'")
+            if not sound:
+                refuse_strangers(data.column(place).chunk(0), f.type, where=f"{where}, column '{f.name}'")
         return data
     arrays = {}
     for f in event.fields:

@@ -55,7 +55,7 @@ def _reason(
         try:
             column(pa.chunked_array([cell]), f.type, where="")
         except InputError:
-            return f"{f.name}: {bad_rows.shown(cell, 0, f.type)} is no {f.type}"
+            return f"{f.name}: {bad_rows.shown(cell, 0, f.type)} is no {(f.type.item or f.type).enum or f.type}"
         if f.name in (event.order, event.id) and told[f.name] is None:
             return f"{f.name}: null"
     assert event.order is not None

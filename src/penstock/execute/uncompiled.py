@@ -259,7 +259,7 @@ def uncompiled(function: Callable[..., Any], copies: Copies | None = None) -> Ca
     ast.increment_lineno(tree, first - 1)
     outside = {name: _as_now(value) for name, value in (function.__globals__ | _closure(function)).items()}
     scope = {**outside, _LIFT: lambda value: _lift(value, copies), _NEGATED: negated, _TURNS: Turns}
-    scope |= {_IS_NONE: is_none, _NONE: Null("null")}
+    scope |= {_IS_NONE: is_none, _NONE: Null("null"), _VALUE: _value}
     exec(compile(ast.fix_missing_locations(tree), function.__code__.co_filename, "exec"), scope)
     copied = scope[function.__name__]
     assert isinstance(copied, types.FunctionType) and isinstance(function, types.FunctionType)
@@ -281,7 +281,7 @@ def _as_now(value: Any) -> Any:
 
 # Not names that a body could have.
 _LIFT, _NEGATED, _TURNS, _ITEMS = "(lift)", "(negated)", "(turns)", "(items)"
-_IS_NONE, _NONE = "(is none)", "(none)"
+_IS_NONE, _NONE, _VALUE = "(is none)", "(none)", "(value)"
 
 
 def _lift(value: Any, copies: Copies) -> Any:
@@ -298,6 +298,11 @@ def _or_null(value: Any) -> Any:
     return Null("null") if value is None else value
 
 
+def _value(owner: Any) -> Any:
+    """x.value: a member of an Enum is its value already."""
+    return use(owner) if isinstance(owner, str | int | Null) else owner.value
+
+
 class _Lifted(ast.NodeTransformer):
     """Passes every name, attribute, call and int literal that is read through `lift`; drops annotations."""
 
@@ -307,7 +312,13 @@ class _Lifted(ast.NodeTransformer):
             return node
         return _call(_LIFT, node, node)
 
-    visit_Name = visit_Attribute = visit_Call = _lift
+    visit_Name = visit_Call = _lift
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        if node.attr != "value" or not isinstance(node.ctx, ast.Load):
+            return self._lift(node)
+        self.generic_visit(node)
+        return _call(_LIFT, _call(_VALUE, node.value, node), node)
 
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
         """It stays a generator, and what it goes through can be asked for."""
@@ -349,6 +360,9 @@ class _Lifted(ast.NodeTransformer):
             case ast.Compare(ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Name(id="(none)")]):
                 asked = _call(_IS_NONE, node.left, node)
                 return asked if isinstance(op, ast.Is) else ast.copy_location(ast.UnaryOp(ast.Not(), asked), node)
+        # Of a member of an Enum: that is its value here, and of equal strings there may be several.
+        instead: dict[type, ast.cmpop] = {ast.Is: ast.Eq(), ast.IsNot: ast.NotEq()}
+        node.ops = [instead.get(type(op), op) for op in node.ops]
         return node
 
     def visit_Constant(self, node: ast.Constant) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.declare.kinds import COLUMNS
 from penstock.declare.types import INT_MIN, Type
@@ -35,6 +36,20 @@ def refuse_unsound(array: pa.Array, type_: Type, *, where: str) -> None:
     if problem:
         give = (type_.item or type_).traits.sound or type_.traits.sound
         raise InputError(f"{where}: holds what is no {type_} ({problem}); {give}")
+
+
+def refuse_strangers(array: pa.Array, type_: Type, *, where: str) -> None:
+    """InputError where a value is of no member of an Enum."""
+    if type_.item is not None:
+        array, type_ = array.flatten(), type_.item
+    if not type_.members:
+        return
+    words = array.dictionary if pa.types.is_dictionary(array.type) else array
+    known = pc.is_in(words, value_set=pa.array(type_.members, type_.arrow()), skip_nulls=False)
+    known = known.take(array.indices) if words is not array else known
+    strange = pc.and_(array.is_valid(), pc.invert(known)).index(True).as_py()
+    if strange >= 0:
+        raise InputError(f"{where}, row {strange}: {array[strange].as_py()!r} is no {type_.enum}; {type_.takes}")
 
 
 def _problem(array: pa.Array, type_: Type) -> str:

@@ -25,7 +25,7 @@ from typing import Any
 from penstock.declare.kinds import COLUMNS
 from penstock.declare.limits import LONGEST
 from penstock.declare.null import Null, is_none, use
-from penstock.declare.types import INT_MAX, INT_MIN, MAX_DIGITS, Type
+from penstock.declare.types import INT_MAX, INT_MIN, MAX_DIGITS, Type, plain
 from penstock.errors import Aborted
 
 _DEC_LIMIT = 10**MAX_DIGITS
@@ -327,6 +327,7 @@ _LIFTS: dict[type, Callable[[Any], Any]] = {
 
 def lift(value: Any) -> Any:
     """A plain value as a body sees it; anything but a number, a time or a function with a reference is itself."""
+    value = plain(value)
     lifted = _LIFTS.get(type(value))
     return value if lifted is None else lifted(value)
 

@@ -7,10 +7,11 @@ Every function takes the Lowering it adds to. `value` gives a Val, `record` a Re
 from __future__ import annotations
 
 import ast
+import enum
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.body import MISSING
-from penstock.declare.types import BOOL
+from penstock.declare.types import BOOL, INT, STR
 from penstock.plan import calls, lists, methods, names, records, windows
 from penstock.plan.nullable import is_none, none, use
 from penstock.plan.numbers import arithmetic, compare, negate
@@ -217,6 +218,8 @@ def _attribute(lo: Lowering, node: ast.Attribute) -> Val:
     if _is_self(lo, node.value):
         return records.read_self(lo, node)
     owner = any_value(lo, node.value)
+    if isinstance(owner, Val) and node.attr == "value" and owner.type in (STR, INT):  # of a member of an Enum
+        return use(lo, owner, node.value)
     if isinstance(owner, Val):
         return methods.attribute(lo, owner, node)
     return records.read(lo, _only_record(lo, owner, node.value), node)
@@ -334,7 +337,11 @@ def _compare(lo: Lowering, node: ast.Compare) -> Val:
         if total is not None:
             lo.path = lo.both(path, total.id)
         right = nullable_value(lo, part)
-        one = _is(lo, op, left, right, node) if right.type == NONE else compare(lo, op, left, right, node)
+        one = (
+            _is(lo, op, left, right, part, node)
+            if isinstance(op, ast.Is | ast.IsNot)
+            else compare(lo, op, left, right, node)
+        )
         lo.path = path
         total = one if total is None else lo.value("and", BOOL, total, one, node=node, guard=None)
         left = right
@@ -342,9 +349,11 @@ def _compare(lo: Lowering, node: ast.Compare) -> Val:
     return total
 
 
-def _is(lo: Lowering, op: ast.cmpop, left: Val, right: Val, node: ast.Compare) -> Val:
-    """`x is None`, and its opposite."""
-    if not isinstance(op, ast.Is | ast.IsNot):
+def _is(lo: Lowering, op: ast.cmpop, left: Val, right: Val, part: ast.expr, node: ast.Compare) -> Val:
+    """`x is None`, `x is Status.OPEN`, and their opposites. A member of an Enum is its value."""
+    if isinstance(names.static(lo, part), enum.Enum):
+        return compare(lo, ast.Eq() if isinstance(op, ast.Is) else ast.NotEq(), left, right, node)
+    if right.type != NONE:
         return compare(lo, op, left, right, node)
     if left.why is None and isinstance(node.left, ast.Attribute):
         lo.body.refuse(

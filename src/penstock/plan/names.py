@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import datetime
+import enum
 import types
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from penstock.declare.types import (
     TIMEDELTA,
     Type,
     is_text,
+    plain,
     to_python,
 )
 from penstock.plan import nullable
@@ -43,6 +45,7 @@ ANNOTATED = (INT, FLOAT, BOOL, STR, DATETIME, DATE, TIMEDELTA)
 
 
 def constant(lo: Lowering, found: Any, node: ast.AST) -> Val:
+    found = plain(found)
     match found:
         case bool():
             return lo.const(found, BOOL)
@@ -93,7 +96,7 @@ def decimal_constant(lo: Lowering, found: Decimal, node: ast.AST) -> Val:
 
 
 def is_constant(found: Any) -> bool:
-    return isinstance(found, _CONSTANTS)
+    return isinstance(plain(found), _CONSTANTS)
 
 
 def global_value(lo: Lowering, found: Any, name: str, node: ast.AST) -> Val:
@@ -139,6 +142,8 @@ def static(lo: Lowering, node: ast.expr) -> Any:
             found = static(lo, base)
             if isinstance(found, types.ModuleType | type | types.SimpleNamespace):
                 return getattr(found, attr, MISSING)
+            if isinstance(found, enum.Enum) and attr == "value":
+                return found.value
     return MISSING
 
 

@@ -175,11 +175,21 @@ def _aligned(lo: Lowering, literal: Val, other: Val) -> Val:
     return lo.bend(literal, other.type) if fits(literal.literal, other.type.scale) else literal
 
 
+def _refuse_stranger(lo: Lowering, found: Val, type_: Type, node: ast.AST, what: str) -> None:
+    """A constant that is no member of the Enum that a column is of."""
+    if not type_.members or found.why is not None:
+        return
+    constant = next((op.const for op in reversed(lo.ops) if op.id == found.id and op.code == "const"), None)
+    if constant is not None and constant not in type_.members:
+        lo.body.refuse(node, f"{what} is {type_.enum}; {constant!r} is none of them: {type_.takes}")
+
+
 def to_type(lo: Lowering, found: Val, type_: Type, node: ast.AST, what: str, *, nullable: bool = False) -> Val:
     """A value as it is stored in a column of this type. nullable: None may be stored there."""
     if not nullable and found.type == NONE:
         lo.body.refuse(node, f"{what} is {type_}; it cannot take None, unless it is declared with `| None`")
     found = typed(lo, found, type_) if nullable else use(lo, found, node)
+    _refuse_stranger(lo, found, type_, node, what)
     kind = found.type.kind
     if found.type == type_:
         return found
