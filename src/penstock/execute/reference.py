@@ -90,19 +90,10 @@ class Reference:
     def go_on(self, before: Reference, rename: Mapping[str, str] | None = None) -> None:
         """Take over what the reference of an older schema of this app holds, as a version of its own. rename: what
         "Account.amount" is called now. Columns, tables and windows that are not there any more are dropped."""
-        clock = (
-            "_ids",
-            "_outcomes",
-            "_versions",
-            "_called",
-            "_answers",
-            "_watermark",
-            "_arrived",
-            "_highest",
-            "_clock",
-        )
+        clock = ("_outcomes", "_versions", "_called", "_answers", "_watermark", "_arrived", "_highest", "_clock")
         for name in clock:
             setattr(self, name, getattr(before, name))
+        self._ids.go_on(before._ids)
         self.version = before.version + 1
         self._versions[self.version] = _table([], self.program.outcomes())
         older = {table.name: table for table in before.program.tables}

@@ -48,6 +48,10 @@ class Ids:
             place: replace(first, version=version) if first.version is None else first for place, first in found.items()
         }
 
+    def go_on(self, before: Ids) -> None:
+        """With what the reference of an older schema remembers."""
+        self._seen = before._seen
+
     def set_back(self, clock: float, to: float) -> None:
         """The clock was set back: what is remembered by then is remembered for a span from there on."""
         for (event, id_), several in self._seen.items():
