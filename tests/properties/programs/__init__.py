@@ -18,6 +18,7 @@ NAMES = (
     "bare",
     "chase",
     "control",
+    "conversions",
     "decimals",
     "functions",
     "keys",
