@@ -18,6 +18,7 @@ NAMES = (
     "bare",
     "chase",
     "control",
+    "conversions",
     "decimals",
     "functions",
     "keys",
@@ -33,6 +34,7 @@ NAMES = (
     "timers",
     "times",
     "udfs",
+    "unique",
 )
 
 
