@@ -40,6 +40,8 @@ NO_TABLE, ONE_TABLE, NONE_TOUCHED, ONE_ROW, NO_ROW = 0.05, 0.1, 0.06, 0.08, 0.04
 NESTED = 0.4
 # How often the records of an app's tables expire, and after how long; events come within some 100 of ts.
 EXPIRE, TTLS = 0.1, (1, 5, 20, 60)
+# How often an event's ids run once, and within which span.
+ONCE, UNIQUE = 0.2, (1, 2, 5, 20, 2**62)
 # How often a transaction of a group returns nothing, so that it may be caused from a loop.
 SILENT = 0.7
 # How often an event is emitted with at=; and how often a transaction sets its own event again.
@@ -873,7 +875,8 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: boo
     for number in (1, 2):
         fields = _fields(rng, tables)
         lines += ["", "", "@app.event", f"class E{number}:", "    ts: int = ps.order()"]
-        lines += ["    id: str = ps.id()"] if number == 1 else []
+        unique = f"unique={rng.choice(UNIQUE)}" if rng.random() < ONCE else ""
+        lines += [f"    id: str = ps.id({unique})"] if number == 1 else []
         lines += [_field(rng, n, t) for n, t in fields]
         seen = [*fields, ("ts", INT), *([("id", STR)] if number == 1 else [])]
         own = owned(f"E{number}")

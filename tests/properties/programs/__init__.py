@@ -33,6 +33,7 @@ NAMES = (
     "timers",
     "times",
     "udfs",
+    "unique",
 )
 
 
