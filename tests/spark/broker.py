@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 VERSION = "4.3.1"
-SPARK = "4.2.0"  # the newest whose Kafka source is there
 FETCH_S, START_S = 300, 120
 JAVA = [
     *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
@@ -75,27 +74,39 @@ def spark_jars() -> list[Path]:
     """Those of Spark's own Kafka source: of the same Spark, or of the newest there is."""
     import pyspark
 
-    artifact = "spark-sql-kafka-0-10_2.13"
-    try:
-        folder = fetched("org.apache.spark", artifact, pyspark.__version__)
-    except NoBroker:
-        folder = fetched("org.apache.spark", artifact, SPARK)
-    return sorted(folder.glob("*.jar"))
+    folders = [jars()]  # the client
+    for organisation, artifact, versions in (
+        ("org.apache.spark", "spark-sql-kafka-0-10_2.13", (pyspark.__version__, "4.2.0", "4.0.0")),
+        ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", (pyspark.__version__, "4.2.0", "4.0.0")),
+        ("org.apache.commons", "commons-pool2", ("2.12.0",)),
+    ):
+        folders.append(_newest(organisation, artifact, versions))
+    clients = ("kafka-clients-", "spark-", "commons-pool2-")
+    return sorted(jar for folder in folders for jar in folder.glob("*.jar") if jar.name.startswith(clients))
 
 
-def fetched(organisation: str, artifact: str, version: str) -> Path:
-    """The folder of an artifact of Maven Central, with all that it needs."""
+def _newest(organisation: str, artifact: str, versions: Sequence[str]) -> Path:
+    for version in versions:
+        try:
+            return fetched(organisation, artifact, version, "master")
+        except NoBroker as error:
+            why = error
+    raise why
+
+
+def fetched(organisation: str, artifact: str, version: str, conf: str = "default") -> Path:
+    """The folder of an artifact of Maven Central: with all that it needs, or as the "master" alone."""
     folder = cache() / f"{artifact}-{version}"
     if not (folder / "whole").exists():
         folder.mkdir(parents=True, exist_ok=True)
         with open(cache() / "lock", "w") as lock:  # one process fetches
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / "whole").exists():
-                _fetch(folder, organisation, artifact, version)
+                _fetch(folder, organisation, artifact, version, conf)
     return folder
 
 
-def _fetch(folder: Path, organisation: str, artifact: str, version: str) -> None:
+def _fetch(folder: Path, organisation: str, artifact: str, version: str, conf: str) -> None:
     import pyspark
 
     ivy = next(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"), None)
@@ -104,7 +115,7 @@ def _fetch(folder: Path, organisation: str, artifact: str, version: str) -> None
     settings = Path.home() / ".ivy2" / "ivysettings.xml"
     command = [java(), "-jar", str(ivy), "-warn", "-cache", str(cache() / "ivy")]
     command += ["-settings", str(settings)] if settings.exists() else []
-    command += ["-dependency", organisation, artifact, version, "-confs", "default", "-types", "jar", "bundle"]
+    command += ["-dependency", organisation, artifact, version, "-confs", conf, "-types", "jar", "bundle"]
     command += ["-retrieve", str(folder / "[artifact]-[revision](-[classifier]).[ext]")]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S)
