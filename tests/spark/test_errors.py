@@ -87,9 +87,7 @@ def test_sources_that_cannot_be_one(spark: Any, tmp_path: Path) -> None:
         bank.start(direct(tmp_path), watermark=dt.timedelta(seconds=5), **where)
     with pytest.raises(ps.InputError, match=r"app 'bank': trigger='availableNow' is not a dict, such as .*: True"):
         bank.start(direct(tmp_path), trigger="availableNow", **where)  # type: ignore[arg-type]
-    with pytest.raises(
-        ps.InputError, match=r"app 'bank': outcomes=None is not a directory, .* or f\(dataframe, batch_id"
-    ):
+    with pytest.raises(ps.InputError, match=r"app 'bank': outcomes=None is not .* or f\(dataframe, batch_id"):
         bank.start(direct(tmp_path), state=tmp_path / "state", outcomes=None)  # type: ignore[arg-type]
     with pytest.raises(ps.InputError, match="give a source"):
         bank.start({}, **where)
@@ -205,7 +203,7 @@ def test_a_file_that_is_no_parquet(spark: Any, tmp_path: Path) -> None:
     assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
 
 
-def test_a_null_where_none_may_be_stops_the_query(spark: Any, tmp_path: Path) -> None:
+def test_a_null_where_none_may_be_stops_a_query_that_asks_for_it(spark: Any, tmp_path: Path) -> None:
     some = events(5, 20)
     state = state_of(tmp_path)
     table = tables_of(some)[Transfer]
@@ -214,8 +212,12 @@ def test_a_null_where_none_may_be_stops_the_query(spark: Any, tmp_path: Path) ->
     (tmp_path / "Deposit").mkdir()
     sources = {Transfer: frames(spark, tmp_path)[Transfer]}
     where = {"state": state, "outcomes": tmp_path / "out", "trigger": NOW}
-    fails(bank.start(sources, on_bad="fail", **where), "InputError.*'ts'.*is null")
+    fails(bank.start(sources, **where, on_bad="fail"), "InputError.*'ts'.*is null")
     assert_as_reference([], state, outcomes_in(tmp_path / "out"))
+    finish(bank.start(sources, **where))  # the same batch, which has not happened
+    out = outcomes_in(tmp_path / "out")
+    assert [row["reason"] for row in out.to_pylist() if row["status"] == "rejected"] == ["ts: null"]
+    assert out.num_rows == len(rows)
 
 
 @pytest.mark.parametrize("batch", [0, 1])

@@ -4,6 +4,7 @@
     Dec   an exact decimal: unscaled integer n, scale s, so n / 10**s; at most 18 digits
 
     Moment, Day, Span   Python's datetime, date and timedelta, with Python's arithmetic
+    Text                a string
 
 All abort with `overflow` at the operation that leaves their range. floats, bools and strs are
 Python's own. Three ways lead between these and the outside:
@@ -23,7 +24,7 @@ from fractions import Fraction
 from typing import Any
 
 from penstock.declare.kinds import COLUMNS
-from penstock.declare.limits import LONGEST
+from penstock.declare.limits import LONGEST, LONGEST_TEXT
 from penstock.declare.null import Null, is_none, use
 from penstock.declare.types import INT_MAX, INT_MIN, MAX_DIGITS, Type, plain
 from penstock.errors import Aborted
@@ -69,6 +70,9 @@ class Int(int):
 
     def __rmod__(self, other: Any) -> Any:
         return _checked(int.__rmod__(self, other))
+
+    def __pow__(self, other: Any, modulo: Any = None) -> Any:
+        return _checked(int.__pow__(self, other)) if other >= 0 else NotImplemented
 
     # Not checked: Python itself negates an int to compare it with a float. A body's own minus is `negated`.
     def __neg__(self) -> Any:
@@ -214,6 +218,18 @@ class Dec:
     def __abs__(self) -> Dec:
         return Dec(abs(self.n), self.s)
 
+    def __pow__(self, times: int) -> Dec:
+        total = self if times else Dec(1, 0)
+        for _ in range(times - 1):
+            total = total * self
+        return total
+
+    def __int__(self) -> int:
+        return abs(self.n) // 10**self.s * (-1 if self.n < 0 else 1)
+
+    def __float__(self) -> float:
+        return self.n / 10**self.s  # rounded once
+
     def __round__(self, digits: int | None = None) -> Any:
         """Half to even: without digits an Int, with them a Dec of the same scale."""
         if digits is None:
@@ -282,7 +298,7 @@ class Span(datetime.timedelta):
         total = cls.of(datetime.timedelta())
         for name, part in several.items():
             try:
-                total += cls.of(datetime.timedelta(**{name: part}))
+                total += cls.of(datetime.timedelta(**{name: use(part)}))
             except OverflowError:
                 raise Aborted("overflow") from None
         return total
@@ -301,6 +317,44 @@ class Span(datetime.timedelta):
         return datetime.timedelta.__new__(Span, value.days, value.seconds, value.microseconds)
 
 
+def made(result: Any) -> Any:
+    """A string that a body has made; anything else is itself."""
+    if not isinstance(result, str):
+        return result
+    if len(result.encode()) > LONGEST_TEXT:
+        raise Aborted("overflow")
+    return Text(result)
+
+
+def _making(method: Any) -> Any:
+    return lambda self, *given: made(method(self, *given))
+
+
+def _looking(method: Any) -> Any:
+    return lambda self, other: method(self, use(other))
+
+
+class Text(str):
+    """A string; what is made of it is no longer than the longest."""
+
+    __slots__ = ()
+    __getitem__ = _making(str.__getitem__)
+    lower, upper = _making(str.lower), _making(str.upper)
+    strip, lstrip, rstrip = _making(str.strip), _making(str.lstrip), _making(str.rstrip)
+    startswith, endswith = _looking(str.startswith), _looking(str.endswith)
+    __contains__ = _looking(str.__contains__)
+
+    def __add__(self, other: Any) -> Any:
+        return made(str.__add__(self, other)) if isinstance(other, str) else NotImplemented
+
+    def __radd__(self, other: Any) -> Any:
+        return made(str.__add__(other, self)) if isinstance(other, str) else NotImplemented
+
+
+def _text(value: Any) -> Any:
+    return value if isinstance(value, str) else made(str(value))
+
+
 def _rounded(value: Any, *digits: int) -> Any:
     """round(); what is not finite, or beyond int64, is no int."""
     try:
@@ -310,9 +364,33 @@ def _rounded(value: Any, *digits: int) -> Any:
     return _checked(result) if isinstance(result, int) else result
 
 
-# Built-in functions and classes that a body means otherwise than Python.
-_REFERENCES: dict[Any, Callable[..., Any]] = {round: _rounded}
-_MAKERS: dict[type, type] = {datetime.timedelta: Span}
+def _int(value: Any) -> Any:
+    """int(); what is not finite, or beyond int64, is no int."""
+    try:
+        return _checked(int(value))
+    except (OverflowError, ValueError):
+        raise Aborted("overflow") from None
+
+
+def _decimal(value: Any) -> Dec:
+    """Decimal() of an int, of what is a decimal already, or of a constant's text."""
+    parts = _parts(value)
+    return Dec.of(decimal.Decimal(value)) if parts is None else Dec(*parts)
+
+
+def _divmod(a: Any, b: Any) -> tuple[Any, Any]:
+    return a // b, a % b
+
+
+# Built-in functions, and classes that are called, which a body means otherwise than Python.
+_REFERENCES: dict[Any, Callable[..., Any]] = {
+    round: _rounded,
+    divmod: _divmod,
+    int: _int,
+    decimal.Decimal: _decimal,
+    datetime.timedelta: Span,
+    str: _text,
+}
 
 _LIFTS: dict[type, Callable[[Any], Any]] = {
     int: Int,
@@ -320,8 +398,9 @@ _LIFTS: dict[type, Callable[[Any], Any]] = {
     datetime.datetime: Moment.of,
     datetime.date: Day.of,
     datetime.timedelta: Span.of,
+    str: Text,
     types.BuiltinFunctionType: lambda function: _REFERENCES.get(function, function),
-    type: lambda made: _MAKERS.get(made, made),
+    type: lambda made: _REFERENCES.get(made, made),
 }
 
 
@@ -373,6 +452,8 @@ def lower(value: Any) -> Any:
             return value.plain()
         case Int():
             return int(value)
+        case Text():
+            return str(value)
         case Moment():
             return datetime.datetime.combine(value.date(), value.timetz())
         case Day():

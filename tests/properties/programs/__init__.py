@@ -18,6 +18,7 @@ NAMES = (
     "bare",
     "chase",
     "control",
+    "conversions",
     "decimals",
     "functions",
     "keys",
@@ -29,9 +30,11 @@ NAMES = (
     "rounding",
     "short_circuit",
     "spans",
+    "texts",
     "timers",
     "times",
     "udfs",
+    "unique",
 )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.declare.model import is_none
 from penstock.declare.types import Type
-from penstock.execute.codegen import checks, records, scalars, scans, source, timers, undo, windows
+from penstock.execute.codegen import checks, records, scalars, scans, source, texts, timers, undo, windows
 from penstock.execute.codegen.layout import ENGINE_REASONS, FULL, FULL_QUEUES, Layout
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
@@ -391,6 +391,9 @@ class Emitter:
         with out.indented():
             empty = len(out.lines)
             for item in (o for o in op.body if o.code == "item"):
+                if item.const < 0:
+                    out.line(f"{self.val(item.id)} = {turn}")
+                    continue
                 source = op.args[item.const]
                 place = f"{self.val(source)}_at + {turn}"
                 out.line(f"{self.val(item.id)} = {f'{self.lists[source]}[{place}]' if source in self.lists else place}")
@@ -454,6 +457,7 @@ EMIT: dict[str, Callable[[Emitter, Source, Op], None]] = {
     "timer": timers.set_timer,
     "loop": Emitter.loop,
     **scalars.EMIT,
+    **texts.EMIT,
     **windows.EMIT,
 }
 
