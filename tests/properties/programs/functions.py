@@ -105,7 +105,7 @@ def second(e, least):
 
 @ps.function
 def drain(e, account):
-    for x in e.xs:
+    for _ in e.xs:
         if account.held <= 0:
             return
         account.held -= 1
