@@ -120,6 +120,10 @@ def _abs(lo: Lowering, node: ast.Call) -> Val:
     return negate(lo, expressions.nullable_value(lo, _only(lo, node)), node, code="abs")
 
 
+def _bool(lo: Lowering, node: ast.Call) -> Val:
+    return expressions.condition(lo, _only(lo, node))
+
+
 def _len(lo: Lowering, node: ast.Call) -> Val:
     found = windows.length(lo, _only(lo, node))
     if found is None and (table := names.table_of(lo, _only(lo, node))) is not None:
@@ -177,6 +181,7 @@ BUILTINS = (
         ),
         constants=(-18, 22),  # as far as the kernels are exact
     ),
+    Builtin(bool, lower=_bool),
     Builtin(len, lower=_len),
     Builtin(range, loop=True),
     Builtin(zip, loop=True),
