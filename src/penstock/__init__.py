@@ -12,6 +12,7 @@ from penstock.schedule.policy import Policy
 
 if TYPE_CHECKING:
     from penstock.spark.files import parquet as parquet
+    from penstock.spark.kafka.sink import kafka_sink as kafka_sink
     from penstock.spark.kafka.source import kafka as kafka
     from penstock.spark.reader import register as register
 else:
@@ -26,6 +27,10 @@ else:
             from penstock.spark.kafka.source import kafka
 
             return kafka
+        if name == "kafka_sink":
+            from penstock.spark.kafka.sink import kafka_sink
+
+            return kafka_sink
         if name == "register":
             from penstock.spark.reader import register
 

@@ -249,6 +249,8 @@ def test_a_message_that_is_no_event_is_told_by_its_place(broker: Any, topic: str
     broker.put(topic, [b'{"ts": 1, "id": "a", "src": "a", "dst": "b", "amount": 1}', None], 1)
     state = state_of(tmp_path)
     source = {Transfer: ps.kafka(topic, bootstrap=broker.bootstrap)}
-    query = bank.start(source, state=state, outcomes=tmp_path / "out", trigger=NOW)
-    with pytest.raises(Exception, match=f"topic {topic}, partition 1, offset 1 cannot be read: it has no value"):
+    query = bank.start(source, state=state, outcomes=tmp_path / "out", trigger=NOW, on_bad="fail")
+    with pytest.raises(Exception, match=f"topic {topic}, partition 1, offset 1: it has no value"):
         query.awaitTermination()
+    finish(bank.start(source, state=state, outcomes=tmp_path / "out", trigger=NOW))
+    assert outcomes_in(tmp_path / "out")["status"].to_pylist() == ["committed", "rejected"]

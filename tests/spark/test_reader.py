@@ -16,6 +16,7 @@ from test_stream import needs_limits
 import penstock as ps
 from penstock.declare.limits import LONGEST
 from penstock.reader.directory import Directory, Position
+from penstock.spark.compatibility import ADMITS
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
 
@@ -328,8 +329,8 @@ def test_a_follower_sees_each_version_once_whatever_restarts(plain: Any, tmp_pat
         follower = Follower(plain, path, tmp_path / "checkpoint", feed="outcomes")
         versions = [[r.version for r in found] for found in follower.run()]
         assert versions == [[1, 1, 1, 2, 2, 2]]
-        db.load(Account, [{"id": "z"}])  # no outcomes, and no batch
-        assert follower.run() == []
+        db.load(Account, [{"id": "z"}])  # no outcomes, and no batch; an older Spark has one of nothing
+        assert [found for found in follower.run() if found or ADMITS] == []
         db.run(batch(3))
         with pytest.raises(Exception, match="the follower dies"):
             follower.run(fail=True)

@@ -27,7 +27,7 @@ def test_version() -> None:
     assert penstock("--version") == (0, f"penstock {__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", ["bench", "demo", "run", "query", "history", "check"])
+@pytest.mark.parametrize("command", ["bench", "demo", "run", "query", "history", "check", "migrate"])
 def test_every_command_has_help(command: str) -> None:
     code, out, _ = penstock(command, "--help")
     assert code == 0

@@ -14,6 +14,7 @@ import penstock as ps
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("pyspark")
 
+from penstock.execute.request import Admission
 from penstock.spark.kafka.source import kafka, shared
 from penstock.spark.kafka.values import Messages, parse_arrow, parse_json, rows
 
@@ -34,7 +35,7 @@ class Every:
     days: list[dt.date]
 
 
-small = ps.App("small")
+small, many = ps.App("small"), ps.App("many")
 
 
 @small.event
@@ -58,10 +59,10 @@ def messages(*values: bytes | None) -> Messages:
 
 
 def parsed(event: Any, *values: bytes | None) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
-    found = messages(*values)
-    table, bad = rows(event.definition, found, parse_json)
-    assert table.schema == event.definition.arrow()
-    return table.to_pylist(), [(found.where(one.place), one.reason) for one in bad]
+    found = rows(event.definition, messages(*values), parse_json)
+    assert found.table.schema == event.definition.arrow()
+    bad = [] if found.unreadable is None else found.unreadable.column("reason").to_pylist()
+    return found.table.to_pylist(), [tuple(reason.split(": ", 1)) for reason in bad]
 
 
 def test_json_of_every_type() -> None:
@@ -91,8 +92,6 @@ def test_a_name_that_is_missing_is_null_and_a_decimal_may_be_text() -> None:
         (b'{"ts": "one"}', "JSON parse error"),
         (b'{"ts": 1.5}', "int64"),
         (b'{"ts": 9223372036854775808}', "int64"),
-        (b'{"name": "no ts"}', "no 'ts', which every Small needs"),
-        (b'{"ts": null}', "no 'ts'"),
         (b'{"ts": 1, "ts": 2}', "twice"),
         (b'{"ts": 1, "name": "\xff"}', "UTF-8"),
         (b'{"ts": 1, "name": "a\nb"}', ""),
@@ -153,10 +152,74 @@ def ipc(table: pa.Table) -> bytes:
 
 def test_arrow_streams_hold_any_number_of_events() -> None:
     two = pa.table({"name": ["a", "b"], "ts": pa.array([1, 2], pa.int32()), "more": [0, 0]})
-    found = messages(ipc(two), ipc(two.slice(0, 0)), b"no stream", ipc(two.drop(["ts"])), ipc(two.slice(1)))
-    table, bad = rows(Small.definition, found, parse_arrow)
-    assert table.to_pylist() == [{"ts": 1, "name": "a"}, {"ts": 2, "name": "b"}, {"ts": 2, "name": "b"}]
-    assert [(one.place, "no column 'ts'" in one.reason) for one in bad] == [(2, False), (3, True)]
+    given = messages(ipc(two), ipc(two.slice(0, 0)), b"no stream", ipc(two.drop(["ts"])), ipc(two.slice(1)))
+    found = rows(Small.definition, given, parse_arrow)
+    assert found.table.to_pylist() == [{"ts": 1, "name": "a"}, {"ts": 2, "name": "b"}, {"ts": 2, "name": "b"}]
+    assert found.unreadable is not None
+    first, second = found.unreadable.column("reason").to_pylist()
+    assert first.startswith("topic t, partition 4, offset 100: ")
+    assert second == "topic t, partition 4, offset 101: it has no column 'ts'; it has name, more"
+    assert found.where is not None
+    places = [(0, 0), (0, 0), (4, 102)]
+    assert [found.where(row) for row in range(3)] == [
+        f"topic t, partition {p}, offset {offset}" for p, offset in places
+    ]
+
+
+@many.table
+class Sum:
+    id: str = ps.key()
+    n: int = 0
+
+
+@many.event
+class Add:
+    ts: int = ps.order()
+    id: str = ps.id()
+    n: int
+
+
+@many.transaction
+def add(e: Add):
+    Sum.get(e.id).n += e.n
+
+
+BAD: dict[str, tuple[bytes | None, int | None, str | None, str]] = {
+    "no JSON": (b"x", None, None, "topic t, partition 0, offset 3: it is no JSON object: 'x'"),
+    "tombstone": (None, None, None, "topic t, partition 0, offset 3: it has no value (a tombstone)"),
+    "no ts": (b'{"id": "a", "n": 1}', None, "a", "ts: null (topic t, partition 0, offset 3)"),
+    "no id": (b'{"ts": 7, "n": 1}', 7, None, "id: null (topic t, partition 0, offset 3)"),
+    "far ahead": (
+        b'{"ts": 999, "id": "a"}',
+        999,
+        "a",
+        "ts: 999 is more than 100 ahead (topic t, partition 0, offset 3)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_event_is_rejected_with_its_place_and_what_can_be_read_of_it(name: str) -> None:
+    value, ts, id, reason = BAD[name]
+    good = [b'{"ts": %d, "id": "%d", "n": 1}' % (i, i) for i in range(1, 5)]
+    with many.open() as db:
+        db.run([Add(ts=1, id="0", n=1)])
+        batch = {"Add": rows(Add.definition, messages(good[0], value, *good[1:]), parse_json)}
+        with pytest.raises(ps.InputError) as refused:
+            db.run(batch, _admission=Admission(on_bad="fail", ahead=100))
+        assert str(refused.value) == f"event 'Add': {reason}"
+        out = db.run(batch, _admission=Admission(on_bad="reject", ahead=100)).to_pylist()
+        assert [row["status"] for row in out] == ["committed"] * 4 + ["rejected"]
+        assert (out[4]["transaction"], out[4]["ts"], out[4]["id"], out[4]["reason"]) == ("add", ts, id, reason)
+        assert db.table(Sum).num_rows == 5
+
+
+def test_of_a_message_with_a_wrong_column_ts_and_id_are_read() -> None:
+    with many.open() as db:
+        batch = {"Add": rows(Add.definition, messages(b'{"ts": 3, "id": "a", "n": "one"}'), parse_json)}
+        (row,) = db.run(batch, _admission=Admission(on_bad="reject")).to_pylist()
+        assert (row["ts"], row["id"], row["status"]) == (3, "a", "rejected")
+        assert row["reason"].startswith("topic t, partition 4, offset 100: JSON parse error")
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,20 @@ from rich.table import Table
 from penstock.check.check import check
 from penstock.check.findings import Finding, Report, versions
 from penstock.check.verify import to_verify
+from penstock.cli.pipeline import app_of
 from penstock.commit import Disk
 from penstock.commit.identity import IDENTITY, LOG
 from penstock.errors import StateError
+from penstock.reader.broken import BrokenRecord, broken_records
+from penstock.reader.directory import Directory
 from penstock.spark.check import check_beside, check_outcome_files
 
+# Records that break a check, as they are printed; in JSON there are all.
+SHOWN = 20
 
-def run_check(path: Path, *, outcomes: Path | None, as_json: bool) -> bool:
-    """Prints what was found; whether nothing is damaged."""
+
+def run_check(path: Path, *, outcomes: Path | None, app: str | None, as_json: bool) -> bool:
+    """Prints what was found; whether nothing is damaged. app: whose checks the records are held against as well."""
     disk, path = Disk(), path.absolute()
     there = _names(disk, path)
     if not {IDENTITY, LOG} & set(there):
@@ -31,7 +37,8 @@ def run_check(path: Path, *, outcomes: Path | None, as_json: bool) -> bool:
     if outcomes is not None:
         beside += check_outcome_files(outcomes.absolute(), path, disk)
     report = replace(report, findings=_together(report.findings, beside))
-    _show(report, as_json)
+    broken = None if app is None else list(broken_records(app_of(app).plan, Directory(path)))
+    _show(report, broken, as_json)
     return not report.damage
 
 
@@ -58,7 +65,7 @@ def _together(findings: tuple[Finding, ...], beside: list[Finding]) -> tuple[Fin
     return tuple(found.values())
 
 
-def _show(report: Report, as_json: bool) -> None:
+def _show(report: Report, broken: list[BrokenRecord] | None, as_json: bool) -> None:
     wrong = [finding for finding in report.findings if finding.problem]
     if as_json:
         told = {
@@ -69,6 +76,8 @@ def _show(report: Report, as_json: bool) -> None:
             "versions": [list(span) for span in report.versions],
             "findings": [asdict(finding) for finding in wrong],
         }
+        if broken is not None:
+            told["broken"] = [asdict(record) for record in broken]
         print(json.dumps(told))
         return
     console = Console()
@@ -79,6 +88,19 @@ def _show(report: Report, as_json: bool) -> None:
             table.add_row(*words, style="" if finding.ok else "red")
         console.print(table)
     console.print(_summary(report), markup=False, highlight=False, soft_wrap=True)
+    if broken is not None:
+        _show_broken(console, broken)
+
+
+def _show_broken(console: Console, broken: list[BrokenRecord]) -> None:
+    if broken:
+        table = Table("table", "key", "check that it breaks")
+        for record in broken[:SHOWN]:
+            table.add_row(*map(escape, (record.table, record.key, record.check)))
+        console.print(table)
+    count, more = len(broken), f", of which {SHOWN} are shown" if len(broken) > SHOWN else ""
+    told = f"{count:,} record{' breaks' if count == 1 else 's break'} a check{more}"
+    console.print(told if broken else "every record holds the app's checks", markup=False, highlight=False)
 
 
 def _summary(report: Report) -> str:

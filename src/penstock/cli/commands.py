@@ -262,6 +262,10 @@ def check(
     outcomes: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The directory of its outcomes, to be checked as well.")
     ] = None,
+    app: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:APP", help="Its app: list the records that break a check, which may be new."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Read every byte of a state directory, also while it is written to: what is sound, what is not, and what to do.
@@ -270,7 +274,7 @@ def check(
     """
     from penstock.cli.check import run_check
 
-    if not run_check(state, outcomes=outcomes, as_json=json):
+    if not run_check(state, outcomes=outcomes, app=app, as_json=json):
         raise typer.Exit(1)
 
 

@@ -31,7 +31,8 @@ SNAPSHOTS = "snapshots"
 # What a creation that was cut short may leave behind.
 UNFINISHED = {"writer.lock", "writer.json", "writer.json.tmp", "penstock.json.tmp", LOG, SNAPSHOTS}
 # What a streaming query keeps beside the state; it may be there before the first batch opens the directory.
-BESIDE = {"checkpoint", "sources"}
+SINKS = "sinks"
+BESIDE = {"checkpoint", "sources", SINKS}
 DRAINED = "drained"  # what it notes at its end
 CALLS = "calls.sock"  # a socket that is there while calls are served; a writer that was killed leaves it behind
 

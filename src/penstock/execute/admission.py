@@ -36,20 +36,34 @@ def admit(
     limit = rules.limit(program, highest)
     try:
         events = intake.events(program, batch)
-    except InputError:
+    except InputError as error:
         if rules.on_bad == "fail":
-            raise
+            raise _placed(program, batch, rules, limit) or error from error
     else:
         far = None if limit is None else next((one for one in events if times_of(one).max(initial=limit) > limit), None)
         if far is None:
             return events, None
         if rules.on_bad == "fail":
+            placed = _placed(program, batch, rules, limit)
+            if placed is not None:
+                raise placed
             row = int(np.argmax(times_of(far)))
             assert far.event.order is not None
             ts = bad_rows.shown(far.table.column(far.event.order).chunk(0), row, far.event.type_of(far.event.order))
             raise InputError(f"event '{far.event.name}', row {row}: {rules.too_far(far.event, ts, program)}")
     sound, rejected = _sift(program, batch, rules, limit)
     return intake.events(program, sound), rejected
+
+
+def _placed(program: Program, batch: Mapping[Any, Any], rules: Admission, limit: int | None) -> InputError | None:
+    """What is said of the first bad row of a source that says where its rows are from."""
+    placed = {who: given for who, given in batch.items() if isinstance(given, SourceRows) and given.where is not None}
+    for who, given in placed.items():
+        _, told = _sift(program, {who: given}, rules, limit)
+        if told.num_rows:
+            event = intake.fitting(program, who, given.table)
+            return InputError(f"event '{event.name}': {told.column('reason')[0]}")
+    return None
 
 
 def _sift(
@@ -65,11 +79,22 @@ def _sift(
         bad = bad_rows.find(event, table)
         reasons = bad.reasons | _far(program, event, bad, rules, limit)
         rows = np.array(sorted(reasons), np.int64)
+        if isinstance(given, SourceRows):
+            if given.unreadable is not None:
+                read = {name: given.unreadable.column(name) for name in given.unreadable.column_names}
+                told.append(rejections(program, read.pop("reason").to_pylist(), event=event, **read))
+                given = replace(given, unreadable=None)
+            if given.where is not None:
+                reasons = {row: f"{reason} ({given.where(row)})" for row, reason in reasons.items()}
         if not rows.size:
             out[who] = given
             continue
         rest = bad_rows.without(table, rows)
-        out[who] = replace(given, table=rest, refused=rows) if isinstance(given, SourceRows) else rest
+        out[who] = (
+            replace(given, table=rest, refused=rows if given.files else None, where=None)
+            if isinstance(given, SourceRows)
+            else rest
+        )
         at = pa.array(rows)
         told.append(
             rejections(

@@ -207,6 +207,8 @@ def _from_tables(program: Program, batch: Mapping[Any, Any], sound: bool, called
         where = f"event '{event.name}'"
         if any(a.event is event for a in out):
             raise InputError(f"{where} is given twice in one batch; give it one table")
+        if isinstance(data, SourceRows) and data.unreadable is not None:
+            raise InputError(f"{where}: {data.unreadable.column('reason')[0]}")
         files, refused = (data.files, data.refused) if isinstance(data, SourceRows) else ((), None)
         data = data.table if isinstance(data, SourceRows) else data
         if _is_dicts(data):

@@ -53,15 +53,20 @@ def records(table: TableDef, rows: pa.Table) -> Iterator[tuple[Key, Row]]:
 
 def refuse_broken(table: TableDef, loaded: Iterable[tuple[Key, Row]]) -> None:
     """InputError, naming the first record that breaks a check."""
+    for key, found in broken(table, loaded):
+        raise InputError(
+            f"table '{table.name}': the record with the key {key} breaks the check {found}; nothing was loaded; "
+            "correct it, or load with check=False"
+        )
+
+
+def broken(table: TableDef, rows: Iterable[tuple[Key, Row]]) -> Iterator[tuple[str, str]]:
+    """The records that break a check: the key and the check, as they are shown."""
     checks = [(check.text, uncompiled(check.function)) for check in table.checks]
-    for key, row in loaded if checks else ():
+    for key, row in rows if checks else ():
         found = _broken(table, key, row, checks)
         if found:
-            shown = _shown(tuple(map(lower, key)))
-            raise InputError(
-                f"table '{table.name}': the record with the key {shown} breaks the check {found}; nothing was loaded; "
-                "correct it, or load with check=False"
-            )
+            yield _shown(tuple(map(lower, key))), found
 
 
 def told_apart(table: TableDef, rows: pa.Table, reads: Collection[str]) -> pa.Table:

@@ -20,7 +20,7 @@ transaction is undone and it goes to the caller of `run`.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ from penstock.declare import objects
 from penstock.declare.model import EventDef, Program, TableDef
 from penstock.declare.types import DATETIME
 from penstock.errors import InputError
-from penstock.execute import bad_rows, intake, loading, row_by_row
+from penstock.execute import bad_rows, intake, loading, row_by_row, succession
 from penstock.execute.clock import first_ts
 from penstock.execute.request import Admission, BatchRequest, KeptSteps, checked_steps, set_back
 from penstock.execute.rounds import Rounds
@@ -76,6 +76,33 @@ class Reference:
         self._clock: float = _NEVER  # the highest ts that has run
         self._held: list[Arrival] = []
         self._timers = Timers()
+
+    def go_on(self, before: Reference, rename: Mapping[str, str] | None = None) -> None:
+        """Take over what the reference of an older schema of this app holds, as a version of its own. rename: what
+        "Account.amount" is called now. Columns, tables and windows that are not there any more are dropped."""
+        clock = ("_outcomes", "_versions", "_called", "_answers", "_watermark", "_arrived", "_highest", "_clock")
+        for name in clock:
+            setattr(self, name, getattr(before, name))
+        self.version = before.version + 1
+        self._versions[self.version] = _table([], self.program.outcomes())
+        older = {table.name: table for table in before.program.tables}
+        for table in self.program.tables:
+            if table.name in older:
+                rows = before._tables[table.name]
+                self._tables[table.name].update(succession.records(table, older[table.name], rows, rename or {}))
+        self._rounds.go_on(before._rounds)
+        for one in before._held:
+            event = self._event(one.event)
+            self._held.append(Arrival(event, succession.fields(event, one.values), one.place))
+        self._timers = before._timers.changed(
+            lambda timer: (self._event(timer.event), succession.fields(self._event(timer.event), timer.values))
+        )
+
+    def _event(self, before: EventDef) -> EventDef:
+        found = self.program.event(before.name)
+        if found is None:
+            raise InputError(f"app '{self.program.name}' has no event '{before.name}' any more, of which some wait")
+        return found
 
     def load(self, table: Any, rows: Any, on_conflict: str = "fail", check: bool = True) -> None:
         """Put rows in, all or none; no transaction, no version."""

@@ -73,6 +73,15 @@ class Rounds:
             outputs += [one for one in now if not self._is_taken(one)]
         return Round(rows, outputs, timers)
 
+    def go_on(self, before: Rounds) -> None:
+        """Take over the windows of an older schema, and since when its records are there."""
+        for name, written in before._written.items():
+            if name in self._written and any(t.name == name and t.ttl is not None for t in before._program.tables):
+                self._written[name].update(written)
+        for window in self._program.windows:
+            if window in before._program.windows:
+                self._windows.kept[window.name].update(before._windows.kept[window.name])
+
     def load(self, name: str, keys: Iterable[Key], clock: Any) -> None:
         """Records that came without a transaction; before anything has run nothing says since when they are there."""
         for key in keys:

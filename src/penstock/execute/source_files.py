@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,11 +47,14 @@ class SourceNote(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceRows:
-    """Events, as `run` takes them, and the files that they are from, in order."""
+    """Events, as `run` takes them, and what is known of where they are from: the files, in order, if they are of files
+    that a log may name."""
 
     table: pa.Table
     files: tuple[SourceFile, ...]
     refused: Any = None  # int64: which of the files' rows are not in the table, since they are no events
+    unreadable: pa.Table | None = None  # reason, ts, id: what the source has and cannot be a row; None: nothing
+    where: Callable[[int], str] | None = None  # the place in the source that a row is from, for people
 
 
 def read(event: EventDef, files: Sequence[str], *, threads: bool = True) -> pa.Table:

@@ -11,7 +11,8 @@ to one event, to run before it as well, are at most MOST_EMITS: one that sets it
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.declare.model import EventDef
@@ -40,6 +41,15 @@ class Timers:
     def take(self, until: Any) -> Timer | None:
         """The next one that runs at this time or before."""
         return heapq.heappop(self._heap) if self._heap and self._heap[0].at <= until else None
+
+    def changed(self, change: Callable[[Timer], tuple[EventDef, dict[str, Any]]]) -> Timers:
+        """The same, of other events and with other fields."""
+        other = Timers()
+        other._set = self._set
+        for one in sorted(self._heap):
+            event, values = change(one)
+            other._heap.append(replace(one, event=event, values=values))
+        return other
 
     def of(self, event: EventDef) -> list[Timer]:
         """An event's, in the order in which they will run."""

@@ -37,6 +37,7 @@ from penstock.commit.recover import HELD_FILES, Recovery, Segments, look, open_s
 from penstock.commit.scan import Scan, entry_of, newest_at_first_look, origin_of
 from penstock.declare.model import TableDef
 from penstock.errors import InputError, StateError
+from penstock.plan.schema import Schema
 from penstock.publish.files import plain
 from penstock.state.arrow import widened
 from penstock.state.view import View
@@ -155,6 +156,10 @@ class Directory:
 
     def _schemas(self, found: Scan) -> Schemas:
         return Schemas(found, self._identity)
+
+    def schema(self, version: int) -> Schema:
+        """What the directory remembers of its app, as of a version."""
+        return self._look(lambda found: self._schemas(found).at(version))
 
     def definition(self, name: str, version: int | None = None) -> TableDef:
         """A table, as it was in a version, the newest unless told."""

@@ -1,4 +1,5 @@
-"""Versions whose outcomes have not gone to their files yet, in order; and what a crash kept from going there.
+"""Versions whose outcomes have not gone to their files yet, in order; and what a crash kept from going there. A topic
+is to these as a directory is, and a transaction as a file.
 
     versions   7 (stream)  8 (call)  9 (idle)  10 (stream)  11 (call) …
     files      version-7   version-10: of 8, 9 and 10       …
@@ -19,9 +20,9 @@ import pyarrow as pa
 from penstock.commit import RETAIN
 from penstock.database import Database
 from penstock.errors import NotRetainedError
-from penstock.publish.files import OutcomeFiles
 from penstock.spark.checkpoint import first_not_done
 from penstock.spark.databases import DatabaseSpec
+from penstock.spark.outcome_sink import OutcomeSink
 from penstock.spark.outcome_writer import OutcomeWriter
 
 # Versions that wait for the stream's next file: a file costs some milliseconds, and readers open each.
@@ -37,8 +38,8 @@ class Backlog:
         self,
         spec: DatabaseSpec,
         database: Database,
-        outcomes: OutcomeFiles | None,
-        outputs: tuple[tuple[str, OutcomeFiles], ...],
+        outcomes: OutcomeSink | None,
+        outputs: tuple[tuple[str, OutcomeSink], ...],
         writer: OutcomeWriter,
     ) -> None:
         self._state, self._database, self._writer = spec.path, database, writer
@@ -72,13 +73,13 @@ class Backlog:
         for name, files in self._sinks():
             _write([(files, several) for span in self._spans(files) if (several := self._stored(name, span))])
 
-    def _sinks(self) -> Iterator[tuple[str | None, OutcomeFiles]]:
+    def _sinks(self) -> Iterator[tuple[str | None, OutcomeSink]]:
         """None: outcomes; or an event that goes out."""
         if self._outcomes is not None:
             yield None, self._outcomes
         yield from self._outputs
 
-    def _files(self, versions: list[Version]) -> Iterator[tuple[OutcomeFiles, list[pa.Table]]]:
+    def _files(self, versions: list[Version]) -> Iterator[tuple[OutcomeSink, list[pa.Table]]]:
         for name, files in self._sinks():
             tables = [out if name is None else emitted.get(name) for _, out, emitted in versions]
             several = [table for table in tables if table is not None and table.num_rows]
@@ -90,7 +91,7 @@ class Backlog:
         tables = [database.outcomes(v) if name is None else database.emitted(name, v) for v in versions]
         return [table for table in tables if table.num_rows]
 
-    def _spans(self, files: OutcomeFiles) -> Iterator[list[int]]:
+    def _spans(self, files: OutcomeSink) -> Iterator[list[int]]:
         """What the newest file holds, which may be a name without a file, and what lies behind it."""
         newest = self._database.version
         before, last = [0, 0, *(version for version in files.written() if version <= newest)][-2:]
@@ -116,6 +117,6 @@ class Backlog:
         return out
 
 
-def _write(files: list[tuple[OutcomeFiles, list[pa.Table]]]) -> None:
+def _write(files: list[tuple[OutcomeSink, list[pa.Table]]]) -> None:
     for sink, tables in files:
         sink.write(tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries().combine_chunks())

@@ -26,13 +26,14 @@ import pyarrow as pa
 from penstock.commit.disk import Disk
 from penstock.errors import StateError
 from penstock.execute.request import Admission
-from penstock.publish.files import OutcomeFiles, plain
+from penstock.publish.files import plain
 from penstock.spark import databases, direct_source, events
 from penstock.spark.backlog import Backlog
 from penstock.spark.checkpoint import CHECKPOINT, fingerprint, first_not_done, last_done, planned, query_id
 from penstock.spark.databases import DatabaseSpec, OpenDatabase
 from penstock.spark.direct_source import DirectSource, Spans, following
 from penstock.spark.drained import DrainNote
+from penstock.spark.outcome_sink import OutcomeSink
 from penstock.store.durable import SOURCE
 
 
@@ -41,9 +42,9 @@ class MicroBatch:
     """What foreachBatch calls. It may run in another process, so it holds only what opens the database there."""
 
     spec: DatabaseSpec
-    outcomes: OutcomeFiles | Callable[[Any, int], Any]
+    outcomes: OutcomeSink | Callable[[Any, int], Any]
     watermark: int | None
-    outputs: tuple[tuple[str, OutcomeFiles], ...] = ()  # events that go out, and where to
+    outputs: tuple[tuple[str, OutcomeSink], ...] = ()  # events that go out, and where to
     direct: tuple[DirectSource, ...] = ()  # the sources that are direct
     all_direct: bool = False  # whether there are no others
     alone: str | None = None  # the event, if its DataFrame is the only source
@@ -135,7 +136,7 @@ class MicroBatch:
         """Publish the outcomes of the last drain, unless this was done."""
         drained = opened.database.drained
         note = DrainNote(Path(self.spec.path), self.spec.options.get("disk") or Disk())
-        if drained is None or note.says(drained, can_repeat=isinstance(self.outcomes, OutcomeFiles)):
+        if drained is None or note.says(drained, can_repeat=not callable(self.outcomes)):
             return
         self.publish(opened, opened.database.outcomes(drained), spark, drained)
         opened.outcomes.wait()
@@ -146,7 +147,7 @@ class MicroBatch:
         opened.flush()
         if self.awaits:
             opened.outcomes.wait()
-        if not isinstance(self.outcomes, OutcomeFiles):
+        if callable(self.outcomes):
             self.outcomes(spark.createDataFrame(plain(out)), version)
 
     def catch_up(self, opened: OpenDatabase, spark: Any) -> None:
@@ -157,8 +158,8 @@ class MicroBatch:
         database = opened.database
         self._refuse_older_state(database.last_id)
         database.keep_from(first_not_done(self.spec.path))
-        files = self.outcomes if isinstance(self.outcomes, OutcomeFiles) else None
-        backlog = Backlog(self.spec, database, files, self.outputs, opened.outcomes)
+        sink = None if callable(self.outcomes) else self.outcomes
+        backlog = Backlog(self.spec, database, sink, self.outputs, opened.outcomes)
         backlog.catch_up()
         opened.backlog = backlog
         database.set_outlet(backlog)

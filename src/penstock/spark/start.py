@@ -35,11 +35,12 @@ from penstock.spark.databases import DatabaseSpec
 from penstock.spark.direct_source import DirectInput, DirectSource
 from penstock.spark.files import Files
 from penstock.spark.idle import Idle
+from penstock.spark.outcome_sink import OutcomeSink, SinkInput
 from penstock.spark.query import closing_query
 from penstock.spark.workers import is_connect
 from penstock.store.durable import SOURCE
 
-Outcomes = str | os.PathLike[str] | Callable[[DataFrame, int], Any]
+Outcomes = str | os.PathLike[str] | SinkInput | Callable[[DataFrame, int], Any]
 
 _UNITS = {
     "microsecond": 1,
@@ -133,8 +134,11 @@ def start(
 
 def _refuse_odd(program: Program, outcomes: Any, trigger: Any) -> None:
     """What pyspark or pathlib would refuse in words of their own, which do not say what to give."""
-    if not (callable(outcomes) or isinstance(outcomes, str | os.PathLike)):
-        raise InputError(f"app '{program.name}': outcomes={outcomes!r} is not a directory, or f(dataframe, batch_id)")
+    if not (callable(outcomes) or isinstance(outcomes, str | os.PathLike | SinkInput)):
+        raise InputError(
+            f"app '{program.name}': outcomes={outcomes!r} is not a directory, ps.kafka_sink(…) or "
+            "f(dataframe, batch_id)"
+        )
     if trigger is not None and not isinstance(trigger, dict):
         raise InputError(f"app '{program.name}': trigger={trigger!r} is not a dict, such as {{'availableNow': True}}")
 
@@ -279,19 +283,19 @@ def delay_of(
     raise InputError(f"app '{program.name}': {option}={watermark!r} is not {takes}")
 
 
-def _sink(outcomes: Outcomes, spec: DatabaseSpec) -> OutcomeFiles | Callable[[Any, int], Any]:
+def _sink(outcomes: Outcomes, spec: DatabaseSpec) -> OutcomeSink | Callable[[Any, int], Any]:
     if callable(outcomes):
         return outcomes
-    return _files(outcomes, spec)
+    return outcomes.of("outcomes", spec.path) if isinstance(outcomes, SinkInput) else _files(outcomes, spec)
 
 
 def _outputs(
     program: Program, outputs: dict[Any, Any], outcomes: Outcomes, spec: DatabaseSpec
-) -> tuple[tuple[str, OutcomeFiles], ...]:
-    """Each event that goes out, and its directory."""
+) -> tuple[tuple[str, OutcomeSink], ...]:
+    """Each event that goes out, and where to."""
     known = [event.name for event in program.outputs()]
-    taken = {} if callable(outcomes) else {Path(outcomes).absolute(): "outcomes"}
-    out = []
+    taken = {} if callable(outcomes) else {_place(outcomes): "outcomes"}
+    out = list[tuple[str, OutcomeSink]]()
     for event, path in outputs.items():
         name = event.definition.name if isinstance(event, EventType) else event
         if name not in known:
@@ -299,13 +303,18 @@ def _outputs(
                 f"app '{program.name}' has no output {name!r}: an output is an event that is emitted, and that no "
                 f"transaction takes; its outputs are {', '.join(known) or 'none'}"
             )
-        if not isinstance(path, str | os.PathLike):
-            raise InputError(f"output '{name}': {path!r} is not a directory")
-        twin = taken.setdefault(Path(path).absolute(), f"output '{name}'")
+        if not isinstance(path, str | os.PathLike | SinkInput):
+            raise InputError(f"output '{name}': {path!r} is not a directory, or ps.kafka_sink(…)")
+        twin = taken.setdefault(_place(path), f"output '{name}'")
         if twin != f"output '{name}'":
-            raise InputError(f"output '{name}' and {twin} have one directory, {path}; give each its own")
-        out.append((name, _files(path, spec)))
+            what = f"topic, '{path.place[1]}'" if isinstance(path, SinkInput) else f"directory, {path}"
+            raise InputError(f"output '{name}' and {twin} have one {what}; give each its own")
+        out.append((name, path.of(f"output-{name}", spec.path) if isinstance(path, SinkInput) else _files(path, spec)))
     return tuple(out)
+
+
+def _place(given: Any) -> object:
+    return given.place if isinstance(given, SinkInput) else Path(given).absolute()
 
 
 def _warn_of_lost(program: Program, outputs: dict[Any, Any]) -> None:

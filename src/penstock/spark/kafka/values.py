@@ -8,19 +8,25 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import accumulate
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.declare.model import EventDef
 from penstock.errors import InputError
 from penstock.execute.casting import column, without_columns
+from penstock.execute.source_files import SourceRows
 
 # What Arrow's reader of JSON does not read as what it is: it comes as this, and is cast.
 _JSON_AS = {"date": pa.string(), "timedelta": pa.int64()}
 _BLOCK = 1 << 20
 
-Parse = Callable[[EventDef, list[bytes]], pa.Table]  # InputError, or one of Arrow's, where any of the values is bad
+# Events of messages, and how many each message has, where that is not one; InputError, or one of Arrow's, where any of
+# the messages is bad.
+Parse = Callable[[EventDef, list[bytes]], tuple[pa.Table, list[int] | None]]
 
 
 @dataclass(slots=True)
@@ -48,46 +54,94 @@ class Messages:
 class BadValue:
     place: int  # among the messages
     reason: str
+    ts: Any = None  # what can be read of it
+    id: Any = None
 
 
-def rows(event: EventDef, messages: Messages, parse: Parse) -> tuple[pa.Table, list[BadValue]]:
-    """The events, and the messages that are none."""
-    bad = [BadValue(i, "it has no value (a tombstone)") for i, value in enumerate(messages.values) if value is None]
-    places = list(range(len(messages.values)))
-    values = messages.values
-    if bad:
-        places = [i for i in places if values[i] is not None]
-        values = [values[i] for i in places]
-    tables = _by_halves(event, values, places, parse, bad)  # type: ignore[arg-type]
-    if not tables:
-        return event.arrow().empty_table(), bad
-    return pa.concat_tables(tables), sorted(bad, key=lambda one: one.place)
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Good messages one behind another."""
+
+    table: pa.Table
+    place: int  # of the first one
+    counts: list[int] | None  # rows of each, where that is not one
+
+    def of(self, row: int) -> int:
+        """The message that a row is of."""
+        return self.place + (row if self.counts is None else bisect_right(list(accumulate(self.counts)), row))
+
+
+def rows(event: EventDef, messages: Messages, parse: Parse) -> SourceRows:
+    """The events, and what is to be said of messages that are none."""
+    bad, runs, start = list[BadValue](), list[_Run](), 0
+    gone = [i for i, value in enumerate(messages.values) if value is None]
+    for end in (*gone, len(messages.values)):
+        _by_halves(event, messages.values[start:end], start, parse, bad, runs)  # type: ignore[arg-type]
+        if end < len(messages.values):
+            bad.append(BadValue(end, "it has no value (a tombstone)"))
+        start = end + 1
+    table = pa.concat_tables(one.table for one in runs) if runs else event.arrow().empty_table()
+    return SourceRows(table, (), unreadable=_told(event, messages, bad), where=partial(_where, messages, runs))
 
 
 def _by_halves(
-    event: EventDef, values: list[bytes], places: list[int], parse: Parse, bad: list[BadValue]
-) -> list[pa.Table]:
+    event: EventDef, values: list[bytes], place: int, parse: Parse, bad: list[BadValue], runs: list[_Run]
+) -> None:
     if not values:
-        return []
+        return
     try:
-        return [parse(event, values)]
+        table, counts = parse(event, values)
+        runs.append(_Run(table, place, counts))
+        return
     except (InputError, pa.ArrowException, ValueError) as error:
         if len(values) == 1:
-            bad.append(BadValue(places[0], f"{error}"))
-            return []
+            read = {name: _read_only(event, of, values, parse) for name, of in (("ts", event.order), ("id", event.id))}
+            bad.append(BadValue(place, f"{error}", **read))
+            return
     half = len(values) // 2
-    first = _by_halves(event, values[:half], places[:half], parse, bad)
-    return first + _by_halves(event, values[half:], places[half:], parse, bad)
+    _by_halves(event, values[:half], place, parse, bad, runs)
+    _by_halves(event, values[half:], place + half, parse, bad, runs)
 
 
-def parse_json(event: EventDef, values: list[bytes]) -> pa.Table:
+def _read_only(event: EventDef, name: str | None, values: list[bytes], parse: Parse) -> Any:
+    """One field of a message that is no event; None where that cannot be read either."""
+    if name is None:
+        return None
+    only = tuple(f for f in event.fields if f.name == name)
+    try:
+        found, _ = parse(replace(event, fields=only), values)
+    except (InputError, pa.ArrowException, ValueError):
+        return None
+    return found.column(0)[0].as_py() if found.num_rows == 1 else None
+
+
+def _told(event: EventDef, messages: Messages, bad: list[BadValue]) -> pa.Table | None:
+    if not bad:
+        return None
+    columns = {"reason": pa.array([f"{messages.where(one.place)}: {one.reason}" for one in bad])}
+    for name, of in (("ts", event.order), ("id", event.id)):
+        if of is not None:
+            columns[name] = pa.array([getattr(one, name) for one in bad], event.type_of(of).arrow())
+    return pa.table(columns)
+
+
+def _where(messages: Messages, runs: list[_Run], row: int) -> str:
+    """The message that a row is of."""
+    for one in runs:
+        if row < one.table.num_rows:
+            return messages.where(one.of(row))
+        row -= one.table.num_rows
+    raise IndexError(row)
+
+
+def parse_json(event: EventDef, values: list[bytes]) -> tuple[pa.Table, None]:
     """One object a message; names that the event has not are passed over, and those that are missing are null.
 
     Every message opens and closes with a brace, and no object can go on from one into the next, since there a brace
     would follow a brace. So where there are as many objects as messages, each has one.
     """
     if not event.fields:
-        return without_columns(len(values))
+        return without_columns(len(values)), None
     for value in values:
         if value[:1] != b"{" or value[-1:] != b"}":
             values = [value.strip() for value in values]
@@ -99,7 +153,7 @@ def parse_json(event: EventDef, values: list[bytes]) -> pa.Table:
     table = _read_json(event, data, _BLOCK if lines == len(values) else len(data) + 1)
     if table.num_rows != len(values):
         raise InputError(f"it is {table.num_rows} JSON objects, not one: {_shown(values[0])}")
-    return _fitted(event, table)
+    return _fitted(event, table), None
 
 
 def _read_json(event: EventDef, data: bytes, block: int) -> pa.Table:
@@ -132,13 +186,10 @@ def _fitted(event: EventDef, table: pa.Table) -> pa.Table:
         if _read_as(f.type) != wanted:
             data = data.cast(wanted)
         arrays.append(column(data, f.type, where=f"column '{f.name}'"))
-    for f, array in zip(event.fields, arrays, strict=True):
-        if f.name in (event.order, event.id) and array.null_count:
-            raise InputError(f"it has no '{f.name}', which every {event.name} needs")
     return pa.Table.from_arrays(arrays, schema=event.arrow())
 
 
-def parse_arrow(event: EventDef, values: list[bytes]) -> pa.Table:
+def parse_arrow(event: EventDef, values: list[bytes]) -> tuple[pa.Table, list[int]]:
     """An Arrow IPC stream a message, of any number of events."""
     tables = []
     for value in values:
@@ -148,7 +199,8 @@ def parse_arrow(event: EventDef, values: list[bytes]) -> pa.Table:
         if missing:
             raise InputError(f"it has no column '{missing[0]}'; it has {', '.join(table.column_names)}")
         tables.append(table.select([f.name for f in event.fields]))
-    return _fitted(event, pa.concat_tables(tables, promote_options="permissive"))
+    whole = pa.concat_tables(tables, promote_options="permissive")
+    return _fitted(event, whole), [table.num_rows for table in tables]
 
 
 def _shown(value: bytes) -> str:

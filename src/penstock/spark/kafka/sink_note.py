@@ -1,0 +1,56 @@
+"""sinks/NAME.topic in the state directory: how far a topic that outcomes go to is, as far as we know. Sealed JSON.
+
+    {"kind": "outcomes in a topic", "directory": "9f3c…", "topic": "outcomes", "sending": 8, "done": 7, …}
+
+What is being sent was sent, or was not: the broker knows (sink.py). A bare number, which a person may write where the
+broker does not know any more, is a version that is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.commit.disk import Disk
+from penstock.commit.identity import SINKS
+from penstock.commit.lines import directory_of
+from penstock.commit.sealed import read_sealed, seal
+from penstock.errors import StateError
+
+SUFFIX = ".topic"
+KIND = "outcomes in a topic"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkNote:
+    topic: str | None
+    sending: int
+    done: int
+
+
+def sink_path(state: Path, what: str) -> Path:
+    return state / SINKS / f"{what}{SUFFIX}"
+
+
+def read_note(disk: Disk, path: Path) -> SinkNote | None:
+    """None where nothing was ever sent."""
+    try:
+        data = disk.read(path)
+    except FileNotFoundError:
+        return None
+    if data.strip().isdigit():
+        return SinkNote(None, int(data), int(data))
+    content = read_sealed(disk, path, "kind", "what", "topic", "sending", "done")
+    theirs, ours = content.get("directory"), directory_of(disk, path.parent.parent)
+    if None not in (theirs, ours) and theirs != ours:
+        raise StateError(f"{path} belongs to another state directory, {theirs!r}, not {ours!r}; restore its own")
+    if (content["kind"], content["what"]) != (KIND, path.stem):
+        found = f"the {content['kind']} of {content['what']}"
+        raise StateError(f"{path} is another file: {found}; restore its own")
+    return SinkNote(content["topic"], content["sending"], content["done"])
+
+
+def write_note(disk: Disk, path: Path, note: SinkNote) -> None:
+    disk.ensure_dir(path.parent)
+    who = {"kind": KIND, "what": path.stem, "directory": directory_of(disk, path.parent.parent)}
+    disk.replace(path, seal({**who, "topic": note.topic, "sending": note.sending, "done": note.done}))
