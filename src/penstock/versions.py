@@ -181,7 +181,7 @@ class Versions:
     def look(self, calls: list[EventBatch]) -> BatchOutcomes:
         """The outcomes of calls that only read."""
         engine, clock = self._engine, self.clock
-        ordered = engine.in_turn(merged(calls, clock), clock)
+        ordered = engine.in_turn(merged(calls, clock), clock, kept=False)
         out = engine.outcomes(engine.run(engine.encode(ordered), self.version, Policy.serial()))
         with self._gate.whole():
             engine.end_batch()
@@ -298,7 +298,13 @@ class Versions:
         late, stream, beyond = None, self._store.stream, list[EventBatch]()
         if is_split(self.program, stream.buffer, request.watermark, flush=request.flush):
             released = release(
-                self.program, events, stream.buffer, request.watermark, flush=request.flush, until=request.until
+                self.program,
+                events,
+                stream.buffer,
+                request.watermark,
+                flush=request.flush,
+                until=request.until,
+                marked=self._engine.marked,
             )
             events, late, stream = released.events, released.late, stream._replace(buffer=released.buffer)
             beyond = released.given_up
@@ -326,4 +332,5 @@ class Versions:
             seconds=watch.seconds,
             threads=summary.policy.threads,
             spent=summary.spent,
+            duplicate=outcomes.duplicate,
         )

@@ -21,6 +21,7 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
+import function_bodies
 import window_bodies
 from values import pick
 
@@ -39,6 +40,8 @@ NO_TABLE, ONE_TABLE, NONE_TOUCHED, ONE_ROW, NO_ROW = 0.05, 0.1, 0.06, 0.08, 0.04
 NESTED = 0.4
 # How often the records of an app's tables expire, and after how long; events come within some 100 of ts.
 EXPIRE, TTLS = 0.1, (1, 5, 20, 60)
+# How often an event's ids run once, and within which span.
+ONCE, UNIQUE = 0.2, (1, 2, 5, 20, 2**62)
 # How often a transaction of a group returns nothing, so that it may be caused from a loop.
 SILENT = 0.7
 # How often an event is emitted with at=; and how often a transaction sets its own event again.
@@ -152,6 +155,8 @@ class Writer:
         self.fresh = itertools.count(1)
         self.loops = 0
         self.budget = 14  # statements left to write
+        self.functions: list[function_bodies.FunctionShape] = []  # that it may call
+        self.returns: Type | None = None  # what a function gives; None in a transaction
 
     def chance(self, p: float) -> bool:
         return self.rng.random() < p
@@ -175,6 +180,13 @@ class Writer:
             return f"{self.rng.choice(('min', 'max'))}({args})"
         if self.scans and self.tables and self.chance(AGGREGATE):
             return self.aggregate(type_, depth)
+        callable_ = [one for one in self.functions if same(one.returns, type_)]
+        if callable_ and self.chance(function_bodies.CALLED):
+            return function_bodies.call(self, self.rng.choice(callable_), depth)
+        if self.chance(function_bodies.LISTED) and (text := function_bodies.of_list(self, type_, depth)):
+            return text
+        if type_ in (INT, FLOAT) and self.chance(0.08):
+            return function_bodies.converted(self, type_, depth)
         ways = {"int": self.int_, "float": self.float_, "bool": self.bool_, "decimal": self.decimal_}
         ways |= {"timedelta": self.timedelta_, "datetime": self.place_, "date": self.place_}
         return ways.get(type_.kind, self.atom)(type_, depth)
@@ -483,7 +495,9 @@ class Writer:
         a, b = self.rng.choice(hot), self.rng.choice(hot)
         ways = [lambda: self.expr(type_, 2), lambda: f"({a} if {self.condition(2)} else {b})"]
         if type_.kind in ("int", "decimal"):
-            ways.append(lambda: f"({a} + {self.rng.choice(('0', '1', 'e.i1', 'e.i1 // e.i2'))})")
+            ways.append(
+                lambda: f"({a} + {self.rng.choice(('0', '1', *(('e.i1', 'e.i1 // e.i2') if self.fields else ())))})"
+            )
         if type_.kind != "bool":
             ways.append(lambda: f"{self.rng.choice(('min', 'max'))}({a}, {b})")
         text = self.rng.choice(ways)()
@@ -516,6 +530,7 @@ class Writer:
             (3, self.change),
             (2, self.together),
             (1, self.require),
+            (1, lambda: function_bodies.two(self)),
             (1, self.loose),
         ]
         if self.tables:
@@ -680,7 +695,8 @@ class Writer:
         return [f"del {table.name}[{key}]"]
 
     def require(self) -> list[str]:
-        return [f'ps.require({self.condition(2)} or e.i1 > -3, "required {next(self.fresh)}")']
+        usual = "e.i1 > -3" if self.fields else "SMALL > 2"
+        return [f'ps.require({self.condition(2)} or {usual}, "required {next(self.fresh)}")']
 
     def loose(self) -> list[str]:
         """A literal 0 that a branch or loop turns into a decimal or a float."""
@@ -758,7 +774,11 @@ class Writer:
         elif roll < 0.35:
             field_, item = self.rng.choice(lists)
             bound = {f"x{next(self.fresh)}": item}
-            head = f"for {', '.join(bound)} in e.{field_}:"
+            part = self.rng.choice(("", "", "", "[1:]", "[:-1]", "[e.i1:2]"))
+            head = f"for {', '.join(bound)} in e.{field_}{part}:"
+            if self.chance(0.2):
+                bound = {f"x{next(self.fresh)}": INT, **bound}
+                head = f"for {', '.join(bound)} in enumerate(e.{field_}{part}):"
         elif roll < 0.65:
             chosen = [self.rng.choice(lists) for _ in range(self.rng.choice((2, 2, 3)))]
             bound = {f"x{next(self.fresh)}": item for _, item in chosen}
@@ -807,6 +827,8 @@ class Writer:
             "rn": (INT, dec(2)),
             "rq": (INT, FLOAT),
         }
+        if self.returns is not None:
+            return f"return {self.expr(self.returns, 2)}"
         if self.silent or (partial and self.chance(0.2)):
             return "return"
         names = self.rng.sample(sorted(types), self.rng.choice((1, 3, 5)))
@@ -878,11 +900,14 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: boo
     for number in (1, 2):
         fields = _fields(rng, tables)
         lines += ["", "", "@app.event", f"class E{number}:", "    ts: int = ps.order()"]
-        lines += ["    id: str = ps.id()"] if number == 1 else []
+        unique = f"unique={rng.choice(UNIQUE)}" if rng.random() < ONCE else ""
+        lines += [f"    id: str = ps.id({unique})"] if number == 1 else []
         lines += [_field(rng, n, t) for n, t in fields]
         seen = [*fields, ("ts", INT), *([("id", STR)] if number == 1 else [])]
         own = owned(f"E{number}")
-        given: dict[str, Any] = {"scans": scans, "groups": groups, "together": together}
+        functions, written_functions = _functions(rng, tables, f"h{number}", seen, udfs, scans)
+        lines += written_functions
+        given: dict[str, Any] = {"scans": scans, "groups": groups, "together": together, "functions": functions}
         body = _transaction(rng, tables, f"E{number}", seen, udfs, inner, own, **given)
         if flow and not groups and rng.random() < SEVERAL:
             transactions.append(["", "", f"@app.transaction(batch={rng.choice(BATCHES)})", *_of_several(body)])
@@ -891,7 +916,7 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: boo
     # Each emits only those behind it, so that there is no cycle; the last one is an output.
     for place, (name, fields) in enumerate(inner[:-1]):
         mark = "@app.transaction(nested=True)" if groups or rng.random() < NESTED else "@app.transaction"
-        given = {"scans": scans, "groups": groups, "together": together}
+        given = {"scans": scans, "groups": groups, "together": together, "functions": []}
         given |= {"silent": groups and rng.random() < SILENT, "again": name not in together}
         body = _transaction(rng, tables, name, fields, udfs, inner[place + 1 :], owned(name), **given)
         made = ["@app.transaction", *_of_several(body)] if name in together else [mark, *body]
@@ -921,6 +946,7 @@ def _transaction(
     scans: bool,
     groups: bool,
     together: set[str],
+    functions: list[function_bodies.FunctionShape],
     silent: bool = False,
     again: bool = False,
 ) -> list[str]:
@@ -928,6 +954,7 @@ def _transaction(
     writer = Writer(rng, touched, fields, udfs)
     writer.emits, writer.scans, writer.silent, writer.windows = emits, scans, silent, windows
     writer.output, writer.grouped, writer.as_one = emits[-1][0] if emits else "", groups, together
+    writer.functions = functions
     writer.budget = rng.choice((2, 4, 6))  # compiling takes more than twice as long for twice the statements
     body, leaves = writer.block(3, writer.budget)
     if not leaves and again and not groups and rng.random() < AGAIN:
@@ -937,6 +964,26 @@ def _transaction(
     if not leaves and rng.random() < 0.9:
         body.append(writer.returning())
     return [f"def t{event[1:] if event[0] == 'E' else event}(e: {event}):", *("    " + line for line in body)]
+
+
+def _functions(
+    rng: Random, tables: list[TableShape], prefix: str, fields: list[tuple[str, Type]], udfs: bool, scans: bool
+) -> tuple[list[function_bodies.FunctionShape], list[str]]:
+    """Functions of an event's transaction, of which each may call those before it."""
+    made: list[function_bodies.FunctionShape] = []
+    lines: list[str] = []
+    for number in range(rng.choice((1, function_bodies.MOST)) if rng.random() < function_bodies.FUNCTIONS else 0):
+        event = rng.random() < 0.6
+        writer = Writer(rng, tables, fields if event else [], udfs)
+        writer.scans, writer.functions = scans and event, [one for one in made if event or not one.event]
+        record = None
+        if tables and rng.random() < 0.4:
+            table = rng.choice(tables)
+            record = Record(table, table.gettable and rng.random() < 0.5)
+        shape, text = function_bodies.declaration(writer, f"{prefix}{number}", event, record)
+        made.append(shape)
+        lines += text
+    return made, lines
 
 
 def _of_several(lines: list[str]) -> list[str]:

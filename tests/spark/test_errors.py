@@ -203,7 +203,7 @@ def test_a_file_that_is_no_parquet(spark: Any, tmp_path: Path) -> None:
     assert_as_reference(some, state, outcomes_in(tmp_path / "out"))
 
 
-def test_a_null_where_none_may_be_stops_the_query(spark: Any, tmp_path: Path) -> None:
+def test_a_null_where_none_may_be_stops_a_query_that_asks_for_it(spark: Any, tmp_path: Path) -> None:
     some = events(5, 20)
     state = state_of(tmp_path)
     table = tables_of(some)[Transfer]
@@ -211,8 +211,13 @@ def test_a_null_where_none_may_be_stops_the_query(spark: Any, tmp_path: Path) ->
     put(tmp_path / "Transfer", table.from_pylist([{**rows[0], "ts": None}, *rows[1:]], schema=table.schema))
     (tmp_path / "Deposit").mkdir()
     sources = {Transfer: frames(spark, tmp_path)[Transfer]}
-    fails(bank.start(sources, state=state, outcomes=tmp_path / "out", trigger=NOW), "InputError.*'ts'.*is null")
+    where = {"state": state, "outcomes": tmp_path / "out", "trigger": NOW}
+    fails(bank.start(sources, **where, on_bad="fail"), "InputError.*'ts'.*is null")
     assert_as_reference([], state, outcomes_in(tmp_path / "out"))
+    finish(bank.start(sources, **where))  # the same batch, which has not happened
+    out = outcomes_in(tmp_path / "out")
+    assert [row["reason"] for row in out.to_pylist() if row["status"] == "rejected"] == ["ts: null"]
+    assert out.num_rows == len(rows)
 
 
 @pytest.mark.parametrize("batch", [0, 1])

@@ -33,9 +33,9 @@ def never(x):
 
 
 @ps.function
-def halfway(x):
+def perhaps(x):
     if x > 0:
-        return x
+        return Account["a"]
 
 
 @ps.function
@@ -82,8 +82,8 @@ def named(e):
 
 REFUSED = {
     "recursion": ("s = loops(e.n)", "function 'again' (", "'loops' calls itself (loops → again → loops)", "use a loop"),
-    "only aborts": ("s = never(e.n)", "'never' only aborts", "call it as a statement"),
-    "a path without a value": ("s = halfway(e.n)", "'halfway' returns nothing on some path"),
+    "only aborts": ("s = never(e.n)", "'never' returns nothing", "call it as a statement"),
+    "a path without a record": ("s = perhaps(e.n)", "function 'perhaps'"),
     "a pair as a value": ("s = 1 + pair(e.n)  # <-", "pair gives", "tuple of 2", "a, b = …"),
     "a pair in one name": ("s = pair(e.n)  # <-", "tuple of 2"),
     "a pair in three": ("a, b, c = pair(e.n)  # <-", "tuple"),

@@ -130,3 +130,27 @@ def test_decimals_of_two_scales_compare_exactly(a: int, b: int, digits: int) -> 
     unit = 10**digits
     assert kernels.compare_scaled(a, b, unit, 1) == (a * unit > b) - (a * unit < b)
     assert kernels.compare_scaled(a, b, 1, unit) == (a > b * unit) - (a < b * unit)
+
+
+@MANY
+@given(FLOATS | NEAR | POWERS)
+def test_a_float_loses_its_fraction_as_int_takes_it(x: float) -> None:
+    result, lost = kernels.float_to_int(x)
+    fits = math.isfinite(x) and -(2**63) <= int(x) < 2**63
+    assert (result, lost) == ((int(x), False) if fits else (0, True))
+
+
+@MANY
+@given(UNSCALED, st.integers(0, 18))
+def test_a_decimal_converts_as_python_converts_it(x: int, scale: int) -> None:
+    value = Decimal(f"{x}E-{scale}")
+    assert kernels.decimal_to_int(x, scale) == int(value)
+    assert same(kernels.decimal_to_float(x, scale), float(value))
+
+
+@MANY
+@given(st.lists(st.none(), max_size=5), st.integers(-7, 7) | INTS, st.integers(-7, 7) | INTS)
+def test_ends_of_a_slice_are_pythons(items: list[None], start: int, stop: int) -> None:
+    n = len(items)
+    low, high = kernels.slice_end(start, n), kernels.slice_end(stop, n)
+    assert (low, max(low, high)) == (slice(start, stop).indices(n)[0], max(slice(start, stop).indices(n)[:2]))

@@ -1,4 +1,4 @@
-"""Sums and extremes of what a generator expression gives, as a body means them: turn by turn, in order.
+"""Sums and extremes of what a list or a generator expression gives, as a body means them: turn by turn, in order.
 
 Python's own sum adds floats otherwise than `total += x` does, and its min raises where there is nothing.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.declare.objects import Table
 from penstock.errors import Aborted
+from penstock.execute.scans import Scan
 from penstock.execute.values import lift
 
 
@@ -30,18 +31,24 @@ def _sum(turns: Turns, start: Any = 0) -> Any:
     return total
 
 
-def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
-    """min or max, of a scan's values or of its arguments."""
+_NO_DEFAULT = object()
 
-    def extreme(*values: Any) -> Any:
+
+def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
+    """min or max, of what a list or a generator gives, or of its arguments."""
+
+    def extreme(*values: Any, default: Any = _NO_DEFAULT) -> Any:
         if len(values) > 1:
             return function(*values)
         (turns,) = values
         found = list(turns)
-        if not found:
-            over = turns.items.definition if isinstance(turns.items, Table) else turns.items.table
-            raise Aborted(f"empty {over.name}")
-        return function(found)
+        if found:
+            return function(found)
+        if default is not _NO_DEFAULT:
+            return default
+        items = turns.items if isinstance(turns, Turns) else turns
+        over = items.definition if isinstance(items, Table) else items.table if isinstance(items, Scan) else None
+        raise Aborted("empty" if over is None else f"empty {over.name}")
 
     return extreme
 

@@ -61,6 +61,16 @@ def find(event: EventDef, table: pa.Table) -> BadRows:
 
 def wrong_rows(array: pa.Array, type_: Type) -> list[int]:
     """The rows that a column of this type is refused for. A null is none of them."""
+    try:
+        values = array.dictionary_encode()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # as of lists
+        return _wrong(array, type_)
+    wrong = pa.array(_wrong(values.dictionary, type_), pa.int32())  # one bad value may be in many rows
+    rows: list[int] = np.flatnonzero(pc.is_in(values.indices, wrong).to_numpy(zero_copy_only=False)).tolist()
+    return rows
+
+
+def _wrong(array: pa.Array, type_: Type) -> list[int]:
     found: list[int] = []
 
     def look(start: int, stop: int) -> None:

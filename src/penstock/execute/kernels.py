@@ -337,3 +337,43 @@ def _divide(high: Any, low: Any, y: Any) -> Any:
             r -= y
             q |= np.uint64(1)
     return q, r
+
+
+# -- conversion ---------------------------------------------------------------------------------
+
+
+@kernel
+def float_to_int(x: Any) -> Any:
+    """x without its fraction, and whether that is no int64."""
+    if -9223372036854775808.0 <= x < 9223372036854775808.0:
+        return np.int64(x), False
+    return np.int64(0), True
+
+
+@kernel
+def decimal_to_int(x: Any, scale: Any) -> Any:
+    """x without its fraction."""
+    unit = np.int64(_TENS[scale])
+    whole = abs(x) // unit
+    return -whole if x < 0 else whole
+
+
+@kernel
+def bool_to_int(x: Any) -> Any:
+    return np.int64(x)
+
+
+@kernel
+def bool_to_float(x: Any) -> Any:
+    return 1.0 if x else 0.0
+
+
+@kernel
+def int_to_float(x: Any) -> Any:
+    return float(x)
+
+
+@kernel
+def decimal_to_float(x: Any, scale: Any) -> Any:
+    """The float nearest to it."""
+    return true_div(x, np.int64(_TENS[scale]))

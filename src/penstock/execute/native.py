@@ -133,9 +133,11 @@ class Kernel:
 
     def _fingerprint(self) -> str:
         """The same for kernels that do the same. One that is not whole is like those of the same udfs, in this process,
-        and like no other. Which events are one transaction is not in the source: the kernel is told with each batch."""
+        and like no other. Which events are one transaction, and which are
+        duplicates, is not in the source: the kernel is told with each batch."""
         tokens = [] if self.whole else [udf.token for _, udf in self.plan.udfs]
         tokens += [f"{event} batch {batch}" for event, batch in self.plan.program.batches.items()]
+        tokens += [f"{event.name} unique {event.span}" for event in self.plan.program.unique]
         return hashlib.sha256("\n".join([self.source, *tokens]).encode()).hexdigest()[:16]
 
     def _names(self) -> dict[str, Any]:

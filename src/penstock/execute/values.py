@@ -70,6 +70,9 @@ class Int(int):
     def __rmod__(self, other: Any) -> Any:
         return _checked(int.__rmod__(self, other))
 
+    def __pow__(self, other: Any, modulo: Any = None) -> Any:
+        return _checked(int.__pow__(self, other)) if other >= 0 else NotImplemented
+
     # Not checked: Python itself negates an int to compare it with a float. A body's own minus is `negated`.
     def __neg__(self) -> Any:
         return int.__neg__(self)
@@ -214,6 +217,18 @@ class Dec:
     def __abs__(self) -> Dec:
         return Dec(abs(self.n), self.s)
 
+    def __pow__(self, times: int) -> Dec:
+        total = self if times else Dec(1, 0)
+        for _ in range(times - 1):
+            total = total * self
+        return total
+
+    def __int__(self) -> int:
+        return abs(self.n) // 10**self.s * (-1 if self.n < 0 else 1)
+
+    def __float__(self) -> float:
+        return self.n / 10**self.s  # rounded once
+
     def __round__(self, digits: int | None = None) -> Any:
         """Half to even: without digits an Int, with them a Dec of the same scale."""
         if digits is None:
@@ -310,9 +325,32 @@ def _rounded(value: Any, *digits: int) -> Any:
     return _checked(result) if isinstance(result, int) else result
 
 
-# Built-in functions and classes that a body means otherwise than Python.
-_REFERENCES: dict[Any, Callable[..., Any]] = {round: _rounded}
-_MAKERS: dict[type, type] = {datetime.timedelta: Span}
+def _int(value: Any) -> Any:
+    """int(); what is not finite, or beyond int64, is no int."""
+    try:
+        return _checked(int(value))
+    except (OverflowError, ValueError):
+        raise Aborted("overflow") from None
+
+
+def _decimal(value: Any) -> Dec:
+    """Decimal() of an int, of what is a decimal already, or of a constant's text."""
+    parts = _parts(value)
+    return Dec.of(decimal.Decimal(value)) if parts is None else Dec(*parts)
+
+
+def _divmod(a: Any, b: Any) -> tuple[Any, Any]:
+    return a // b, a % b
+
+
+# Built-in functions, and classes that are called, which a body means otherwise than Python.
+_REFERENCES: dict[Any, Callable[..., Any]] = {
+    round: _rounded,
+    divmod: _divmod,
+    int: _int,
+    decimal.Decimal: _decimal,
+    datetime.timedelta: Span,
+}
 
 _LIFTS: dict[type, Callable[[Any], Any]] = {
     int: Int,
@@ -321,7 +359,7 @@ _LIFTS: dict[type, Callable[[Any], Any]] = {
     datetime.date: Day.of,
     datetime.timedelta: Span.of,
     types.BuiltinFunctionType: lambda function: _REFERENCES.get(function, function),
-    type: lambda made: _MAKERS.get(made, made),
+    type: lambda made: _REFERENCES.get(made, made),
 }
 
 

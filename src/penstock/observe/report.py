@@ -25,6 +25,7 @@ class BatchReport:
     seconds: dict[str, float]  # by stage
     threads: int = 1
     spent: dict[str, float] = field(default_factory=dict)  # threads' seconds inside execute: useful, construct, …
+    duplicate: int = 0  # events whose id had run already
     rejected: int = 0  # rows that cannot be events
 
     def to_dict(self) -> dict[str, Any]:
@@ -35,7 +36,8 @@ class BatchReport:
         total = sum(self.seconds.values())
         reasons = ", ".join(f"{reason}: {n}" for reason, n in self.aborted.items()) or "none"
         stages = ", ".join(f"{stage} {1000 * s:.2f}" for stage, s in self.seconds.items())
-        waiting = f"; {self.late} late, {self.held} held" if self.late or self.held else ""
+        others = {"late": self.late, "duplicate": self.duplicate, "held": self.held}
+        waiting = "; " + ", ".join(f"{n} {what}" for what, n in others.items() if n) if any(others.values()) else ""
         waiting += f"; {self.rejected} rejected" if self.rejected else ""
         return (
             f"batch {self.version}: {self.events} events, {self.committed} committed, aborted {reasons}{waiting}; "
@@ -47,7 +49,8 @@ class BatchReport:
         aborted = {f"aborted: {reason}": n for reason, n in self.aborted.items()}
         stages = {f"{stage} (ms)": f"{1000 * s:.2f}" for stage, s in self.seconds.items()}
         whole: dict[str, Any] = {"version": self.version, "events": self.events, "committed": self.committed, **aborted}
-        whole |= {"late": self.late, "rejected": self.rejected, "held": self.held, "changes": self.changes}
+        whole |= {"late": self.late, "duplicate": self.duplicate, "rejected": self.rejected, "held": self.held}
+        whole |= {"changes": self.changes}
         whole |= {"policy": self.policy, "why": self.why}
         return html.of_rows(("batch", ""), (whole | stages).items())
 

@@ -1,12 +1,12 @@
-"""sum, min, max, any and all of a generator expression: the loop that it stands for, lowered in its place.
+"""sum, min, max, any and all of a list or a generator expression: the loop that it is, lowered in its place.
 
     sum(r.votes for r in Account if r.open)     total = 0
                                                 for r in Account:
                                                     if r.open:
                                                         total += r.votes
 
-The total starts with the literal 0, or with what is given behind the generator, a constant. An extreme is taken of a
-scan, and where that gives nothing the transaction aborts with `empty Account`.
+The total starts with the literal 0, or with what is given behind the generator, a constant. Where there is nothing to
+take an extreme of, and no default=, the transaction aborts with `empty`, of a scan with `empty Account`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,24 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import BOOL, INT, Type
-from penstock.plan import calls, expressions, loops, nullable
+from penstock.plan import calls, expressions, lists, loops, nullable
+from penstock.plan.ir import MEMBERS
 from penstock.plan.values import NONE, Iterated, Val
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
 
 # Names that no body can have.
-_ITEM, _FOUND = "(item)", "(found)"
+_ITEM, _FOUND, _EACH = "(item)", "(found)", "(each)"
 
 
 def of_generator(node: ast.Call) -> bool:
     return bool(node.args) and isinstance(node.args[0], ast.GeneratorExp)
+
+
+def of_one(node: ast.Call) -> bool:
+    """Whether min or max is asked of what one argument gives, and not of its arguments."""
+    return len(node.args) == 1 and not isinstance(node.args[0], ast.Starred)
 
 
 def lower_sum(lo: Lowering, node: ast.Call) -> Val:
@@ -53,13 +59,10 @@ def lower_max(lo: Lowering, node: ast.Call) -> Val:
 
 def _extreme(lo: Lowering, node: ast.Call, better: ast.cmpop) -> Val:
     name = ast.unparse(node.func)
-    over, made = _generator(lo, node, alone=True)
+    over, made = _generator(lo, node)
     if over.window is not None:
         lo.body.refuse(node, f"{name} of a window's rows is asked of a column: w.amount.{name}()")
-    if over.table is None:
-        lo.body.refuse(
-            node, f"{name} of a generator is for the records of a table; loop over a list to find its extreme"
-        )
+    default = _default(lo, node)
     best = f"{name}(…)"
     is_better = ast.BoolOp(
         ast.Or(), [ast.UnaryOp(ast.Not(), _load(_FOUND)), ast.Compare(_load(_ITEM), [better], [_load(best)])]
@@ -72,9 +75,29 @@ def _extreme(lo: Lowering, node: ast.Call, better: ast.cmpop) -> Val:
     not_yet = lo.const(False, BOOL)
     first = nothing(lo, _type_of(lo, made, over))
     after = _run(lo, made, over, {_FOUND: not_yet, best: first}, step)
+    if default is not None:
+        return lo.select(node, f"what {name} gives, and its default", after[_FOUND], after[best], default)
     none = lo.both(lo.path, lo.negated(after[_FOUND].id))
-    lo.emit("abort", name=f"empty {over.table.name}", node=node, guard=none)
-    return after[best]
+    reason = "empty" if over.table is None else f"empty {over.table.name}"
+    lo.emit("abort", name=reason, node=node, guard=none)
+    found: Val = after[best]
+    return found
+
+
+def _default(lo: Lowering, node: ast.Call) -> Val | None:
+    """What an extreme of nothing is, if that is said."""
+    name = ast.unparse(node.func)
+    for keyword in node.keywords:
+        if keyword.arg == "key":
+            way = "top" if name == "max" else "bottom"
+            lo.body.refuse(
+                node,
+                f"{name}: key= cannot be compiled; loop, and keep the best in a name. Of a table: "
+                f"for r in Account.{way}(1, by=…)",
+            )
+        if keyword.arg != "default":
+            lo.body.refuse(node, f"{name} takes a list or a generator, and default=")
+    return expressions.nullable_value(lo, node.keywords[0].value) if node.keywords else None
 
 
 def lower_any(lo: Lowering, node: ast.Call) -> Val:
@@ -98,10 +121,17 @@ def _whether(lo: Lowering, node: ast.Call, *, ends: bool) -> Val:
 
 
 def _generator(lo: Lowering, node: ast.Call, *, alone: bool = False) -> tuple[Iterated, ast.GeneratorExp]:
-    """What a call's generator expression runs over, and it."""
+    """What a call's list or generator expression runs over, and it: of a list, that gives each item."""
     name = ast.unparse(node.func)
+    if node.args and not (alone and (len(node.args) > 1 or node.keywords)):
+        of = lists.found(lo, node.args[0])
+        if of is not None and of.value.type != MEMBERS:
+            turns = ast.comprehension(ast.Name(_EACH, ast.Store()), node.args[0], [], 0)
+            return calls.each((of.value,)), ast.copy_location(ast.GeneratorExp(_load(_EACH), [turns]), node)
     if not of_generator(node) or (alone and (len(node.args) > 1 or node.keywords)):
-        lo.body.refuse(node, f"{name} takes a generator: {name}(r.votes for r in Account if r.open)")
+        many = isinstance(node.args[0], ast.ListComp | ast.SetComp) if node.args else False
+        bare = ", without the brackets" if many else ""
+        lo.body.refuse(node, f"{name} takes a list or a generator{bare}: {name}(r.votes for r in Account if r.open)")
     made = node.args[0]
     assert isinstance(made, ast.GeneratorExp)
     if len(made.generators) > 1:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.declare.types import INT, Type
 from penstock.plan import aggregates, expressions, lists, making_times, names, windows
 from penstock.plan.nullable import use
-from penstock.plan.numbers import compare, negate
-from penstock.plan.values import Val
+from penstock.plan.numbers import compare, negate, to_type
+from penstock.plan.values import Val, decimal_type
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Form:
     takes: tuple[str, ...]
     gives: str  # a kind; the result has the type of the first argument where that is of this kind
-    kernel: str
+    kernel: str  # none: it is that already
     overflows: bool = False  # the kernel gives a value and whether it was lost, which aborts with `overflow`
 
 
@@ -45,7 +45,7 @@ class Builtin:
     constants: tuple[int, int] = (0, 0)  # the range of its constants
     lower: Callable[[Lowering, ast.Call], Val] | None = None
     named: bool = False  # its arguments may be given by name
-    loop: bool = False  # not a value, but what a `for` runs over (calls.py)
+    loop: bool = False  # no value, but what a `for` runs over, or two values (calls.py)
 
     @property
     def name(self) -> str:
@@ -87,6 +87,8 @@ def _kernel(lo: Lowering, row: Builtin, node: ast.Call) -> Val:
             )
         forms = [form for form in forms if form.takes[place] in (one.type.kind, "constant")]
     form = forms[0]
+    if not form.kernel:
+        return given[0]
     type_ = given[0].type if form.gives == given[0].type.kind else Type(form.gives)
     return lo.value("call", type_, *_arguments(lo, given), node=node, name=form.kernel, const=form.overflows)
 
@@ -120,10 +122,6 @@ def _abs(lo: Lowering, node: ast.Call) -> Val:
     return negate(lo, expressions.nullable_value(lo, _only(lo, node)), node, code="abs")
 
 
-def _bool(lo: Lowering, node: ast.Call) -> Val:
-    return expressions.condition(lo, _only(lo, node))
-
-
 def _len(lo: Lowering, node: ast.Call) -> Val:
     found = windows.length(lo, _only(lo, node))
     if found is None and (table := names.table_of(lo, _only(lo, node))) is not None:
@@ -132,16 +130,18 @@ def _len(lo: Lowering, node: ast.Call) -> Val:
 
 
 def _min(lo: Lowering, node: ast.Call) -> Val:
-    return aggregates.lower_min(lo, node) if aggregates.of_generator(node) else _extreme(lo, node, ast.Lt())
+    return aggregates.lower_min(lo, node) if aggregates.of_one(node) else _extreme(lo, node, ast.Lt())
 
 
 def _max(lo: Lowering, node: ast.Call) -> Val:
-    return aggregates.lower_max(lo, node) if aggregates.of_generator(node) else _extreme(lo, node, ast.Gt())
+    return aggregates.lower_max(lo, node) if aggregates.of_one(node) else _extreme(lo, node, ast.Gt())
 
 
 def _extreme(lo: Lowering, node: ast.Call, better: ast.cmpop) -> Val:
     if len(node.args) < 2 or any(isinstance(a, ast.Starred) for a in node.args):
-        lo.body.refuse(node, f"{ast.unparse(node.func)} takes two or more values; loop over a list to find its extreme")
+        lo.body.refuse(node, f"{ast.unparse(node.func)} takes two or more values, a list, or a generator")
+    if node.keywords:
+        lo.body.refuse(node, f"{ast.unparse(node.func)} of several values takes no {node.keywords[0].arg}=")
     total, *rest = [expressions.nullable_value(lo, a) for a in node.args]
     for one in rest:
         test = compare(lo, better, one, total, node)
@@ -160,12 +160,20 @@ def _decimal(lo: Lowering, node: ast.Call) -> Val:
             return names.decimal_constant(lo, Decimal(argument.value), node)
         except ArithmeticError:
             pass
-    lo.body.refuse(node, 'Decimal takes a constant: Decimal("0.05")')
+    given = expressions.value(lo, argument)
+    if given.type.kind in ("int", "decimal"):
+        return to_type(lo, given, given.type if given.type.kind == "decimal" else decimal_type(0), node, "Decimal")
+    hint = "; declare the field or column as ps.decimal(18, 2)" if given.type.kind == "float" else ""
+    lo.body.refuse(node, f'Decimal takes an int, or a constant, Decimal("0.05"); not {given.type}{hint}')
+
+
+def _bool(lo: Lowering, node: ast.Call) -> Val:
+    return expressions.condition(lo, _only(lo, node))
 
 
 BUILTINS = (
-    Builtin(min, lower=_min),
-    Builtin(max, lower=_max),
+    Builtin(min, lower=_min, named=True),
+    Builtin(max, lower=_max, named=True),
     Builtin(sum, lower=aggregates.lower_sum, named=True),
     Builtin(any, lower=aggregates.lower_any),
     Builtin(all, lower=aggregates.lower_all),
@@ -174,6 +182,7 @@ BUILTINS = (
         round,
         ("x", "n"),
         (
+            Form(("int",), "int", ""),
             Form(("float",), "int", "round_float_to_int", overflows=True),
             Form(("decimal",), "int", "round_decimal_to_int"),
             Form(("float", "constant"), "float", "round_float"),
@@ -181,10 +190,32 @@ BUILTINS = (
         ),
         constants=(-18, 22),  # as far as the kernels are exact
     ),
-    Builtin(bool, lower=_bool),
     Builtin(len, lower=_len),
     Builtin(range, loop=True),
     Builtin(zip, loop=True),
+    Builtin(enumerate, loop=True),
+    Builtin(divmod, loop=True),
+    Builtin(
+        int,
+        ("x",),
+        (
+            Form(("int",), "int", ""),
+            Form(("float",), "int", "float_to_int", overflows=True),
+            Form(("decimal",), "int", "decimal_to_int"),
+            Form(("bool",), "int", "bool_to_int"),
+        ),
+    ),
+    Builtin(
+        float,
+        ("x",),
+        (
+            Form(("float",), "float", ""),
+            Form(("int",), "float", "int_to_float"),
+            Form(("decimal",), "float", "decimal_to_float"),
+            Form(("bool",), "float", "bool_to_float"),
+        ),
+    ),
+    Builtin(bool, lower=_bool),
     Builtin(Decimal, lower=_decimal),
     Builtin(datetime.timedelta, lower=making_times.span, named=True),
     Builtin(datetime.datetime, lower=making_times.place, named=True),

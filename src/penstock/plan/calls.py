@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.declare import objects
 from penstock.declare.body import MISSING
@@ -26,7 +26,8 @@ from penstock.plan import (
 )
 from penstock.plan.ir import MEMBERS
 from penstock.plan.nullable import is_none, use
-from penstock.plan.values import Found, Iterated, Val, in_body
+from penstock.plan.numbers import arithmetic
+from penstock.plan.values import Found, Iterated, Several, Val, in_body
 
 if TYPE_CHECKING:
     from penstock.plan.lower import Lowering
@@ -108,7 +109,12 @@ def _arguments(lo: Lowering, node: ast.Call, *names: str) -> tuple[list[ast.expr
 
 def several(lo: Lowering, node: ast.Call) -> Found | None:
     """What a call gives that may be more than one value; None where it is one value, of another function."""
-    return functions.value(lo, node)
+    if names.static(lo, node.func) is not divmod:
+        return functions.value(lo, node)
+    if len(node.args) != 2 or node.keywords:
+        lo.body.refuse(node, "divmod takes (a, b)")
+    a, b = [expressions.nullable_value(lo, one) for one in node.args]
+    return Several(tuple(arithmetic(lo, op, a, b, node) for op in (ast.FloorDiv(), ast.Mod())))
 
 
 def call(lo: Lowering, node: ast.Call) -> Val:
@@ -120,7 +126,7 @@ def call(lo: Lowering, node: ast.Call) -> Val:
     function = names.static(lo, node.func)
     row = builtins.find(function)
     if node.keywords and (isinstance(function, objects.Udf) or (row is not None and not row.named)):
-        lo.body.refuse(node, f"{ast.unparse(node.func)}: named arguments cannot be compiled here{_instead(function)}")
+        lo.body.refuse(node, f"{ast.unparse(node.func)} takes its arguments by place, not by name")
     if row is not None:
         return builtins.call(lo, row, node)
     if isinstance(function, objects.Udf):
@@ -143,14 +149,6 @@ def call(lo: Lowering, node: ast.Call) -> Val:
     if function is MISSING and isinstance(node.func, ast.Name) and what not in lo.locals:
         lo.body.refuse(node, f"'{what}' is not defined here; write it above, so that it is known where it is called")
     lo.body.refuse(node, f"a call to '{what}' cannot be compiled; use {supported()}")
-
-
-def _instead(function: Any) -> str:
-    """What key= and default= of an extreme would have given."""
-    way = "top" if function is max else "bottom" if function is min else None
-    if way is None:
-        return ""
-    return f"; of a table, loop over its best: for r in Account.{way}(1, by=…), behind an assignment of the default"
 
 
 def _udf(lo: Lowering, function: objects.Udf, node: ast.Call) -> Val:
@@ -203,6 +201,8 @@ def iterable(lo: Lowering, node: ast.expr) -> Iterated:
             several = tuple(lists.needed(lo, a) for a in args)
             if any(one.type == MEMBERS for one in several):
                 lo.body.refuse(node, f"a list of events is looped over alone: for t in {lo.body.parameter}")
+        case ast.Call(func=ast.Name() as name) if names.static(lo, name) is enumerate:
+            return _enumerate(lo, node)
         case ast.Call(func=ast.Name() as name, args=args) if names.static(lo, name) is range:
             return _range(lo, node, args)
         case _ if (of := lists.found(lo, node)) is not None:
@@ -211,9 +211,24 @@ def iterable(lo: Lowering, node: ast.expr) -> Iterated:
             several = (lists.needed(lo, node),)
         case _:
             over = "a list field" if lo.members is None else f"'{lo.body.parameter}', a list field"
-            lo.body.refuse(node, f"a loop runs over {over}, zip(e.xs, e.ys), range(n), a table or a window")
+            lo.body.refuse(
+                node, f"a loop runs over {over}, zip(e.xs, e.ys), enumerate(e.xs), range(n), a table or a window"
+            )
+    return each(several)
+
+
+def each(several: tuple[Val, ...]) -> Iterated:
+    """Lists at once; the shortest ends them."""
     items = [in_body(one.type.item) for one in several if one.type.item is not None]
     return Iterated("each", several, tuple(items), 1)
+
+
+def _enumerate(lo: Lowering, node: ast.Call) -> Iterated:
+    of = lists.found(lo, node.args[0]) if len(node.args) == 1 and not node.keywords else None
+    if of is None or of.value.type == MEMBERS:
+        lo.body.refuse(node, "enumerate takes one list field, and counts from 0; add to the number where it is used")
+    (item,) = each((of.value,)).items
+    return Iterated("each", (of.value,), (INT, item), 1, numbered=True)
 
 
 def _range(lo: Lowering, node: ast.Call, args: list[ast.expr]) -> Iterated:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.declare.body import MISSING
 from penstock.declare.types import BOOL, INT, STR
-from penstock.plan import calls, constants, lists, methods, names, records, windows
+from penstock.plan import calls, constants, lists, methods, names, records, refusals, windows
 from penstock.plan.nullable import is_none, none, use
 from penstock.plan.numbers import arithmetic, compare, negate
 from penstock.plan.values import (
@@ -166,10 +166,10 @@ def _value(lo: Lowering, node: ast.expr) -> Val:
             return names.constant(lo, -number, node)
         case ast.UnaryOp(op=ast.USub()):
             return negate(lo, nullable_value(lo, node.operand), node)
-        case ast.UnaryOp(op=ast.UAdd()):
-            lo.body.refuse(node, "a leading '+' does nothing; remove it")
         case ast.UnaryOp(op=ast.Not()) | ast.BoolOp():
             return _logic(lo, node)
+        case ast.UnaryOp(op=op):
+            lo.body.refuse(node, refusals.words(op))
         case ast.BinOp():
             return _binary(lo, node)
         case ast.Compare():
@@ -186,16 +186,7 @@ def _value(lo: Lowering, node: ast.expr) -> Val:
             return found
         case ast.Subscript():
             lo.body.refuse(node, _not_a_table(lo, node.value))
-        case ast.GeneratorExp() | ast.ListComp() | ast.SetComp() | ast.DictComp():
-            what = f"'{type(node).__name__}' cannot be compiled"
-            lo.body.refuse(node, f"{what}; a generator stands in sum, min, max, any or all: sum(x for x in e.xs)")
-        case ast.Yield() | ast.YieldFrom() | ast.Await():
-            lo.body.refuse(node, "a transaction is a plain function; return a dict of named fields")
-    lo.body.refuse(
-        node,
-        f"'{type(node).__name__}' cannot be compiled; use names, fields, columns, arithmetic, "
-        "comparisons and calls to " + calls.supported(),
-    )
+    lo.body.refuse(node, refusals.words(node))
 
 
 def _binary(lo: Lowering, node: ast.BinOp) -> Val:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.declare import body as bodies
 from penstock.declare.objects import is_function
 from penstock.declare.types import BOOL, INT
-from penstock.plan import aggregates, expressions, loops, names
-from penstock.plan.values import Found, Iterated, RecordRef, SelfRef, Several, Val
+from penstock.plan import aggregates, expressions, loops, names, nullable
+from penstock.plan.values import NONE, Found, Iterated, RecordRef, SelfRef, Several, Val
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,16 +105,12 @@ def value(lo: Lowering, node: ast.Call) -> Found | None:
         return None
     inner = _run(lo, *found, node)
     assert inner.frame is not None
-    name, ends = found[0].__name__, inner.frame.ends
-    bare = next((n for n in _returns(inner.body.tree) if n.value is None), None)
-    if bare is not None or not inner.dead:
-        where = bare or inner.body.tree
-        inner.body.refuse(where, f"'{name}' returns nothing on some path; return a value on every one")
-    if not ends:
-        inner.body.refuse(inner.body.tree, f"'{name}' only aborts, and gives no value; call it as a statement")
-    *others, (_, total) = ends
+    name, ends = found[0].__name__, [*inner.frame.ends, *([] if inner.dead else [(inner.path, None)])]
+    if all(one is None for _, one in ends):
+        inner.body.refuse(inner.body.tree, f"'{name}' returns nothing, so it gives no value; call it as a statement")
+    *others, last = [(guard, nullable.none(inner) if one is None else one) for guard, one in ends]
+    total = last[1]
     for guard, one in reversed(others):
-        assert one is not None and total is not None
         total = one if guard is None else _select(inner, name, Val(guard, BOOL), one, total)
     lo.count = inner.count
     return total
@@ -191,10 +187,6 @@ def _shown(signature: inspect.Signature) -> str:
     return str(inspect.Signature(bare))
 
 
-def _returns(tree: ast.FunctionDef) -> list[ast.Return]:
-    return [n for n in ast.walk(tree) if isinstance(n, ast.Return)]
-
-
 def _select(lo: Lowering, name: str, test: Val, a: Found, b: Found) -> Found:
     what = f"what '{name}' returns"
     if a == b:
@@ -218,7 +210,8 @@ def returned(lo: Lowering, node: ast.Return) -> None:
     given = None if node.value is None else expressions.found(lo, node.value)
     if lo.exits is None:
         lo.frame.ends.append((lo.path, given))
-    elif given is not None:
+    else:
+        given = nullable.none(lo) if given is None else given
         if not isinstance(given, Val | RecordRef):
             lo.body.refuse(node, "from a loop a function returns one value or record; set names, and return behind it")
         lo.frame.looped[node] = given
@@ -238,6 +231,8 @@ def carry(
     first = found[0]
     for other in found[1:]:
         first = _like(lo, node, first, other)
+    if isinstance(first, Val) and first.type == NONE:  # whatever returned, it is None
+        return ()
     lo.env[_RESULT] = _zero(lo, first)
     return (_RESULT,)
 
@@ -271,8 +266,9 @@ def _zero(lo: Lowering, like: Found) -> Any:
     if isinstance(like, RecordRef):
         return replace(like, keys=tuple(aggregates.nothing(lo, key.type) for key in like.keys))
     assert isinstance(like, Val)
-    none = aggregates.nothing(lo, like.type)
-    return none if like.literal is None or like.type != INT else lo.const(0, like.type, literal=0)
+    if like.literal is not None and like.type == INT:
+        return lo.const(0, like.type, literal=0)
+    return aggregates.nothing(lo, like.type)
 
 
 def ended(lo: Lowering, guard: int) -> None:

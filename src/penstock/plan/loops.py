@@ -166,7 +166,9 @@ class _Loop:
         over, lo = self.over, self.lo
         if over.window is not None:
             return (windows.row(lo, over.window, self.node),)
-        items = tuple(lo.value("item", t, node=self.node, const=k, guard=None) for k, t in enumerate(over.items))
+        items = tuple(
+            lo.value("item", t, node=self.node, const=k - over.numbered, guard=None) for k, t in enumerate(over.items)
+        )
         if over.table is not None:
             return (RecordRef(over.table, items, optional=False),)
         return tuple(MemberRef(one) if one.type == MEMBER else one for one in items)

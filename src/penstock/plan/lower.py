@@ -21,7 +21,7 @@ from penstock.declare.body import Body
 from penstock.declare.model import EventDef, Program, TableDef
 from penstock.declare.objects import Udf
 from penstock.declare.types import BOOL, INT, Type
-from penstock.plan import calls, expressions, functions, lists, loops, names, nullable, records
+from penstock.plan import calls, expressions, functions, lists, loops, names, nullable, records, refusals
 from penstock.plan.ir import Op
 from penstock.plan.numbers import arithmetic
 from penstock.plan.values import (
@@ -155,7 +155,7 @@ class Lowering:
                 for target in node.targets:
                     expressions.delete(self, target)
             case _:
-                self.body.refuse(node, _refusal(node))
+                self.body.refuse(node, refusals.words(node))
 
     def assign(self, target: ast.expr, value: ast.expr, type_: Type | None = None) -> None:
         """type_: what an annotation says that a name is, where it may be None."""
@@ -348,25 +348,3 @@ class Lowering:
         if self.exits is not None:
             self.exits.append(Exit(kind, self.path, dict(self.env)))
         self.dead = self.left = True
-
-
-_ADVICE: dict[type[ast.AST], str] = {
-    ast.While: "'while' cannot be compiled; use 'for' over a list field or range(n)",
-    ast.Try: "'try' cannot be compiled; test with 'in' or ps.require before you act",
-    ast.With: "'with' cannot be compiled; a transaction only reads and writes its tables",
-    ast.Raise: "'raise' cannot be compiled; use ps.abort(\"reason\")",
-    ast.Assert: "'assert' cannot be compiled; use ps.require(condition, \"reason\")",
-    ast.Import: "'import' inside a transaction cannot be compiled; import at the top of the file",
-    ast.ImportFrom: "'import' inside a transaction cannot be compiled; import at the top of the file",
-    ast.FunctionDef: "a nested function cannot be compiled; mark one outside of it with @ps.function, and call that",
-    ast.Global: "'global' cannot be compiled; keep shared state in a table",
-    ast.Nonlocal: "'nonlocal' cannot be compiled; keep shared state in a table",
-    ast.Match: "'match' cannot be compiled; use if/elif",
-    ast.Expr: "this expression does nothing; assign it or remove it",
-    ast.Assign: "a = b = … cannot be compiled; write two assignments",
-    ast.AnnAssign: "a name without a value cannot be declared; assign it",
-}
-
-
-def _refusal(node: ast.stmt) -> str:
-    return _ADVICE.get(type(node), f"'{type(node).__name__}' cannot be compiled")

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from penstock.declare.types import BOOL, DATE, DATETIME, FLOAT, INT, INT_MIN, MAX_DIGITS, STR, TIMEDELTA, Type
-from penstock.plan import times
+from penstock.plan import names, refusals, times
 from penstock.plan.ir import OPERATIONS
 from penstock.plan.nullable import equal, typed, use
 from penstock.plan.values import NONE, Val, decimal_type, fits, unscaled
@@ -45,11 +45,15 @@ _INSTEAD = {
 }
 # A quotient of decimals has at least this many digits after the point.
 QUOTIENT_SCALE = 6
+# What is computed as a product has so many factors at most.
+MOST_POWER = 8
 
 
 def arithmetic(lo: Lowering, op: ast.operator, a: Val, b: Val, node: ast.AST) -> Val:
+    if isinstance(op, ast.Pow):
+        return _power(lo, a, b, node)
     if type(op) not in OPERATORS:
-        lo.body.refuse(node, f"operator '{type(op).__name__}' cannot be compiled; use + - * / // %")
+        lo.body.refuse(node, refusals.words(op))
     code = OPERATORS[type(op)]
     sign = OPERATIONS[code].sign
     a, b = use(lo, a, node), use(lo, b, node)
@@ -62,6 +66,23 @@ def arithmetic(lo: Lowering, op: ast.operator, a: Val, b: Val, node: ast.AST) ->
     if code in ("add", "sub"):
         a, b = _aligned(lo, a, b), _aligned(lo, b, a)
     return lo.value(code, result_type(lo, code, a, b, node), a, b, node=node)
+
+
+def _power(lo: Lowering, a: Val, b: Val, node: ast.AST) -> Val:
+    """a ** b as a product: so it overflows where a product does."""
+    a, b = use(lo, a, node), use(lo, b, node)
+    if a.type.kind not in ("int", "decimal"):
+        hint = "; write x * x" if a.type == FLOAT else ""
+        lo.body.refuse(node, f"'**' takes an int or a decimal, not {a.type}{hint}")
+    most = 63 if isinstance(a.literal, int) else MOST_POWER
+    if not isinstance(b.literal, int) or not 0 <= b.literal <= most:
+        lo.body.refuse(node, f"'**' takes a constant int from 0 to {most}; write a product, or 1 / x ** 2")
+    if isinstance(a.literal, int) or b.literal == 0:
+        return names.constant(lo, a.literal**b.literal if b.literal else 1, node)
+    total = a
+    for _ in range(b.literal - 1):
+        total = arithmetic(lo, ast.Mult(), total, a, node)
+    return total
 
 
 def result_type(lo: Lowering, code: str, a: Val, b: Val, node: ast.AST) -> Type:

@@ -33,7 +33,9 @@ class Texts:
                     return "*"
                 if loop.code == "rows":
                     return f"{op.table[1:]}[*].{op.name}"
-                return f"{self.list_of(self.ops[loop.args[op.const]])}[*]" if loop.code == "each" else "range[*]"
+                if loop.code != "each" or op.const < 0:
+                    return "range[*]"
+                return f"{self.list_of(self.ops[loop.args[op.const]])}[*]"
             case _ if "column" in op.traits.reads:
                 row = self.ops[op.args[0]]
                 return f"{op.table}[{self.join(row.args)}].{op.name}" if row.code != "self" else f"self.{op.name}"

@@ -72,6 +72,7 @@ class Iterated:
     table: TableDef | None = None  # a scan's: a turn gets one name, for the record whose key the items are
     name: str = ""
     window: WindowRef | None = None  # of its rows: a turn gets one name, for the row
+    numbered: bool = False  # the first item is the number of the turn
 
     @property
     def of(self) -> str:

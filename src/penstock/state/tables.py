@@ -1,4 +1,4 @@
-"""All tables and windows of an app in memory, and the strings they share."""
+"""All tables and windows of an app in memory, the ids that have run, and the strings they share."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from penstock.plan.ir import WindowPlan
 from penstock.state.strings import Strings
 from penstock.state.table import DIRTY, ROWS, TableState
 from penstock.state.timers import TimerHeap
+from penstock.state.unique_ids import UniqueIds
 from penstock.state.view import View
 from penstock.state.window import WindowState
 
@@ -27,6 +28,7 @@ class Tables:
         self.by_name = {t.name: TableState(t) for t in program.stored}
         self._declared = [self.by_name[t.name] for t in program.tables]
         self.timers = TimerHeap(program, self.by_name)
+        self.ids = {event.name: UniqueIds(event) for event in program.unique}
         self.windows = {w.table.name: WindowState(w) for w in windows}
         self._all = {**self.by_name, **self.windows}
         self.strings = Strings()
@@ -96,6 +98,8 @@ class Tables:
     def end_batch(self) -> None:
         for table in self._all.values():
             table.end_batch()
+        for ids in self.ids.values():
+            ids.end_batch()
         if self.strings.count > self._compact_at:
             self.compact()
 
@@ -103,6 +107,7 @@ class Tables:
         """Forget strings that no record holds: missed keys and overwritten values would pile up otherwise."""
         lanes = [lane for table in self._all.values() for lane in _string_lanes(table)]
         lanes += [lane for window in self.windows.values() for lane in window.string_lanes()]
+        lanes += [lane for ids in self.ids.values() for lane in ids.string_lanes()]
         used = np.zeros(self.strings.count, np.bool_)
         for lane in lanes:
             used[lane] = True
@@ -113,6 +118,8 @@ class Tables:
         for lane in lanes:
             lane[:] = renumbered[lane]
         self.strings = fresh
+        for ids in self.ids.values():
+            ids.reindex()
         for table in self._all.values():
             table.forget_indexes()
             if any(c.type.kind == "str" for c in table.definition.keys):

@@ -18,6 +18,7 @@ NAMES = (
     "bare",
     "chase",
     "control",
+    "conversions",
     "decimals",
     "functions",
     "keys",
@@ -32,6 +33,7 @@ NAMES = (
     "timers",
     "times",
     "udfs",
+    "unique",
 )
 
 

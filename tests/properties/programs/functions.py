@@ -89,6 +89,29 @@ def richest(keys, least):
 
 
 @ps.function
+def second(e, least):
+    """The second item of those that are large, if there are two."""
+    seen = 0
+    for x in e.xs:
+        if x > 4:
+            return None
+        if x >= least:
+            seen += 1
+            if seen == 2:
+                return x
+    if e.i == 0:
+        return 7
+
+
+@ps.function
+def drain(e, account):
+    for _ in e.xs:
+        if account.held <= 0:
+            return
+        account.held -= 1
+
+
+@ps.function
 def price(e):
     if e.i > 2:
         return e.amount * Decimal("1.00"), e.i
@@ -104,7 +127,18 @@ def go(e: Move):
     rich = richest(e.ks[e.i :], cost)
     rich.held += 1
     tail = e.xs[: e.i]
-    return {"over": first_over(e, e.i), "n": len(tail), "cost": cost, "many": many, "rich": rich.id}
+    two = second(e, 0)
+    if two is None and e.i < 0:
+        drain(e, rich)
+    return {
+        "over": first_over(e, e.i),
+        "n": len(tail),
+        "cost": cost,
+        "many": many,
+        "rich": rich.id,
+        "two": two,
+        "sum": e.i + (second(e, 1) if e.i > 0 else 0),
+    }
 
 
 @functions.event

@@ -391,6 +391,9 @@ class Emitter:
         with out.indented():
             empty = len(out.lines)
             for item in (o for o in op.body if o.code == "item"):
+                if item.const < 0:
+                    out.line(f"{self.val(item.id)} = {turn}")
+                    continue
                 source = op.args[item.const]
                 place = f"{self.val(source)}_at + {turn}"
                 out.line(f"{self.val(item.id)} = {f'{self.lists[source]}[{place}]' if source in self.lists else place}")

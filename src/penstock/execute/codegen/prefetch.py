@@ -64,6 +64,8 @@ class _Source:
         if op.code == "const" and op.type is not None and op.type.kind not in ("str", "float"):
             return f"np.int64({constant(op.const, op.type)})"
         if op.code == "item" and self.loop is not None and self.loop.code == "each" and op in self.loop.body:
+            if op.const < 0:
+                return ""
             name = f"{self.event}_{self._whole(self.ops[self.loop.args[op.const]]).name}"
             self.field = self.field or name
             return f"e{name}[at{name}[j] + q]"

@@ -83,7 +83,7 @@ class Keys:
 
     def _item(self, out: Source, op: Op, value: str) -> None:
         loop = self.owner[op.id]
-        if loop.code == "range":
+        if loop.code == "range" or op.const < 0:
             out.line(f"{self.emitter.val(op.id)} = {value}")
         else:
             self.emitter.given(out, op, self.ops[loop.args[op.const]].name, value)
@@ -115,5 +115,7 @@ class Keys:
             # that a signed product does not wrap.
             start, step = (f"np.uint64(np.int64({n}))" for n in (self.ops[loop.args[0]].const, loop.const))
             return f"np.int64({start} + np.uint64({turn}) * {step})"
+        if op.const < 0:
+            return f"np.int64({turn})"
         name = f"{self.event}_{self.ops[loop.args[op.const]].name}"
         return f"e{name}[at{name}[j] + {turn}]"

@@ -100,13 +100,14 @@ class OutcomeTopic:
         self._patiently(lambda: None, 0)
         return [self._done] if self._done else []
 
-    def write(self, outcomes: pa.Table) -> None:
+    def write(self, outcomes: pa.Table, versions: pa.Array | None = None) -> None:
         if outcomes.num_rows == 0:
             return
-        version = outcomes.column("version")[-1].as_py()
+        made = outcomes.column("version") if versions is None else versions
+        version = made[-1].as_py()
 
         def send() -> None:
-            rows = outcomes.filter(pc.greater(outcomes.column("version"), self._done))
+            rows = outcomes.filter(pc.greater(made, self._done))
             if rows.num_rows:
                 self._send(version, rows)
 
