@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.declare.body import MISSING
 from penstock.declare.types import BOOL, INT, STR
-from penstock.plan import calls, constants, lists, methods, names, records, refusals, windows
+from penstock.plan import calls, constants, lists, making_texts, methods, names, records, refusals, windows
 from penstock.plan.nullable import is_none, none, use
 from penstock.plan.numbers import arithmetic, compare, negate
 from penstock.plan.values import (
@@ -177,13 +177,15 @@ def _value(lo: Lowering, node: ast.expr) -> Val:
         case ast.Call():
             return calls.call(lo, node)
         case ast.JoinedStr():
-            lo.body.refuse(node, "strings cannot be built in a transaction; build them after, from the outcomes")
+            return making_texts.formatted(lo, node)
         case ast.Subscript() if (of := lists.found(lo, node.value)) is not None:
             if isinstance(node.slice, ast.Slice):
                 lo.body.refuse(node, "a slice is a list; loop over it, or take its len() or sum()")
             return lists.item(lo, of, node)
         case ast.Subscript() if (found := constants.item(lo, node)) is not None:
             return found
+        case ast.Subscript(slice=ast.Slice()):
+            return making_texts.sliced(lo, node)
         case ast.Subscript():
             lo.body.refuse(node, _not_a_table(lo, node.value))
     lo.body.refuse(node, refusals.words(node))
@@ -374,6 +376,9 @@ def _membership(lo: Lowering, node: ast.Compare) -> Val:
     if table is None and (asked := constants.contains(lo, node)) is not None:
         return asked
     if table is None:
+        inside = making_texts.contains(lo, node)
+        if inside is not None:
+            return inside if isinstance(node.ops[0], ast.In) else lo.value("not", BOOL, inside, node=node, guard=None)
         lo.body.refuse(
             node, '\'in\' asks a table, or constants: k in Account, e.kind in ("card", "cash"); loop over a list'
         )

@@ -19,6 +19,8 @@ from penstock.state.window import WindowState
 
 # Making the pool anew costs a pass over every string column; below this many strings it is not worth it.
 _COMPACT_ABOVE = 1 << 20
+# Likewise for the bytes of them: bodies may make long ones.
+_COMPACT_ABOVE_BYTES = 1 << 26
 
 Parts = tuple[tuple[str, str, str], ...]  # a name, the table, which of its arrays
 
@@ -33,7 +35,7 @@ class Tables:
         self._all = {**self.by_name, **self.windows}
         self.strings = Strings()
         self._parts: tuple[Parts, int, dict[str, Any]] = (), -1, {}
-        self._compact_at = _COMPACT_ABOVE
+        self._compact_at, self._compact_at_bytes = _COMPACT_ABOVE, _COMPACT_ABOVE_BYTES
 
     def __getitem__(self, name: str) -> TableState:
         return self._all[name]
@@ -100,7 +102,7 @@ class Tables:
             table.end_batch()
         for ids in self.ids.values():
             ids.end_batch()
-        if self.strings.count > self._compact_at:
+        if self.strings.count > self._compact_at or self.strings.size > self._compact_at_bytes:
             self.compact()
 
     def compact(self) -> None:
@@ -125,6 +127,7 @@ class Tables:
             if any(c.type.kind == "str" for c in table.definition.keys):
                 table.reindex()
         self._compact_at = max(_COMPACT_ABOVE, 4 * fresh.count)
+        self._compact_at_bytes = max(_COMPACT_ABOVE_BYTES, 4 * fresh.size)
 
 
 def _string_lanes(table: TableState) -> list[Any]:

@@ -30,6 +30,7 @@ NAMES = (
     "rounding",
     "short_circuit",
     "spans",
+    "texts",
     "timers",
     "times",
     "udfs",
