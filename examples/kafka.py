@@ -50,7 +50,8 @@ def fill(bootstrap: str) -> None:
     from confluent_kafka.cimpl import NewTopic
 
     topics = [NewTopic(name, 1, 1) for name in ("transfers", "outcomes")]
-    for made in AdminClient({"bootstrap.servers": bootstrap}).create_topics(topics).values():
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for made in admin.create_topics(topics).values():
         made.result()
     producer = Producer({"bootstrap.servers": bootstrap})
     for row in SOME:
