@@ -44,9 +44,7 @@ def overhead(spark: Any, stream: Stream, fresh: Fresh, batches: int = 20) -> lis
 def _nothing(name: str, job: Job) -> list[dict[str, int]]:
     given = source(name, job)
     if name == "a2":
-        from penstock.spark.files import file_names
-
-        given = file_names(job.spark, given, "Payment", str(job.work / "state"))
+        given = given.of("Payment", str(job.work / "state")).stream(job.spark)
     return session.finish(session.for_each(given, lambda frame, batch_id: None, job.work / "checkpoint"))
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.database import Database
     from penstock.declare.objects import WindowType
     from penstock.serve.client import Connection
-    from penstock.spark.typing import DataFrame, Outcomes, Source, StreamingQuery
+    from penstock.spark.typing import DataFrame, Outcomes, Output, Source, StreamingQuery
 
 T = TypeVar("T")
 
@@ -322,7 +322,7 @@ class App(Declarations):
         watermark: str | int | datetime.timedelta | None = None,
         trigger: dict[str, Any] | None = None,
         name: str | None = None,
-        outputs: Mapping[Any, str | os.PathLike[str]] | None = None,
+        outputs: Mapping[Any, Output] | None = None,
         calls: bool = False,
         idle: str | int | datetime.timedelta | None = None,
         on_bad: OnBad = "reject",
@@ -332,18 +332,18 @@ class App(Declarations):
         """Run this app over streaming DataFrames; returns pyspark's StreamingQuery.
 
         Args:
-            sources: Event -> streaming DataFrame, or `ps.parquet("in/")`.
+            sources: Event -> streaming DataFrame, `ps.parquet("in/")` or `ps.kafka("topic", …)`.
             state: The durable directory: tables, log, Spark's checkpoint.
             outcomes: A directory for Parquet files (made for its owner alone; one that is there gives files its mode),
-                or `f(dataframe, batch_id)`. A function may get a batch again after a crash, under the same batch_id:
-                the version that it made. So it grows from call to call, and what a watermark still held at the end of
-                an availableNow query has one too.
+                `ps.kafka_sink("topic", …)`, or `f(dataframe, batch_id)`. A function may get a batch again after a
+                crash, under the same batch_id: the version that it made. So it grows from call to call, and what a
+                watermark still held at the end of an availableNow query has one too.
             watermark: Hold back for event order across batches: "5 seconds" or a timedelta, or an int in the order
                 column's unit, which for a datetime is a microsecond.
             trigger: As `DataStreamWriter.trigger` takes it. A query with availableNow runs at its end what is held.
             name: The query's name.
-            outputs: Event that is emitted, and that no transaction takes -> a directory for Parquet files, one a batch.
-                An event that is left out goes to no file; the logger `penstock` warns of it.
+            outputs: Event that is emitted, and that no transaction takes -> a directory for Parquet files, one a batch,
+                or `ps.kafka_sink("topic", …)`. An event that is left out goes nowhere, and the logger `penstock` warns.
             calls: Whether other processes of the machine that the engine runs on may call (`connect`) while the query
                 runs. Outcomes of calls go to the files, too; a function gets those of the stream.
             idle: When no data has come for so long, the clock goes on to the wall clock minus the watermark, and what

@@ -1,6 +1,6 @@
 """The engine: an app's tables, and batches run over them one after the other.
 
-    order      the batch's events by (ts, id)                        (execute/order.py)
+    order      the batch's events by (ts, id); duplicates marked     (execute/order.py, duplicates.py)
     encode     the fields that the transactions use, as arrays       (execute/native.py)
     execute    the compiled kernels run every event, by a policy     (schedule/scheduler.py)
     outcomes   what became of every event, as an Arrow table         (execute/outcomes.py)
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.execute import called
+from penstock.execute import called, duplicates
 from penstock.execute.atomic_batches import grouped
 from penstock.execute.intake import EventBatch
 from penstock.execute.native import BatchContext, Kernel, Result
@@ -77,14 +77,20 @@ class Engine:
         clock: int | None = None,
         until: int | None = None,
     ) -> OrderedBatch:
-        return self._grouped(order(self.program, events, late, clock, until))
+        return self._arranged(order(self.program, events, late, clock, until))
 
-    def in_turn(self, calls: list[EventBatch], clock: int | None) -> OrderedBatch:
-        """Events that were called, in order of arrival. clock: the highest ts that ran before them."""
-        return self._grouped(called.in_turn(self.program, calls, clock))
+    def in_turn(self, calls: list[EventBatch], clock: int | None, *, kept: bool = True) -> OrderedBatch:
+        """Events that were called, in order of arrival. clock: the highest ts that ran before them. kept: not where all
+        of them only read."""
+        return self._arranged(called.in_turn(self.program, calls, clock), judged=kept)
 
-    def _grouped(self, ordered: OrderedBatch) -> OrderedBatch:
-        """Atomic batches' events side by side."""
+    def marked(self, ordered: OrderedBatch) -> OrderedBatch:
+        """With its duplicates marked."""
+        return duplicates.marked(self.program, ordered, self.tables) if self.program.unique else ordered
+
+    def _arranged(self, ordered: OrderedBatch, *, judged: bool = True) -> OrderedBatch:
+        """Duplicates marked, and atomic batches' events side by side."""
+        ordered = self.marked(ordered) if judged else ordered
         return grouped(self.program, ordered) if self.program.batches else ordered
 
     def encode(self, ordered: OrderedBatch) -> EncodedBatch:
@@ -93,13 +99,13 @@ class Engine:
     def run(self, batch: EncodedBatch, version: int, policy: Policy) -> BatchRun:
         context = self._begin(batch, version)
         summary = self.scheduler.run(context, policy)
-        self._expire(batch.ordered, version)
+        self._end_run(batch.ordered, version)
         return BatchRun(version, batch.ordered, self.kernel.result(context), summary)
 
     def replay(self, batch: EncodedBatch, version: int) -> None:
         """Run a batch of the log again, for its changes alone."""
         self.kernel.run(self._begin(batch, version))
-        self._expire(batch.ordered, version)
+        self._end_run(batch.ordered, version)
 
     def outcomes(self, run: BatchRun, rejected: pa.Table | None = None) -> BatchOutcomes:
         """rejected: rows of the batch that are no events."""
@@ -120,7 +126,9 @@ class Engine:
     def _begin(self, batch: EncodedBatch, version: int) -> BatchContext:
         return self.kernel.begin(self.tables, batch.ordered, batch.lanes, version)
 
-    def _expire(self, ordered: OrderedBatch, version: int) -> None:
+    def _end_run(self, ordered: OrderedBatch, version: int) -> None:
+        """Remember the ids that have run, and forget what has outlived its time."""
+        duplicates.remember(ordered, self.tables, version)
         if self._expires:
             self.tables.expire(ordered.clock_after, version)
 

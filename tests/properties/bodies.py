@@ -40,6 +40,8 @@ NO_TABLE, ONE_TABLE, NONE_TOUCHED, ONE_ROW, NO_ROW = 0.05, 0.1, 0.06, 0.08, 0.04
 NESTED = 0.4
 # How often the records of an app's tables expire, and after how long; events come within some 100 of ts.
 EXPIRE, TTLS = 0.1, (1, 5, 20, 60)
+# How often an event's ids run once, and within which span.
+ONCE, UNIQUE = 0.2, (1, 2, 5, 20, 2**62)
 # How often a transaction of a group returns nothing, so that it may be caused from a loop.
 SILENT = 0.7
 # How often an event is emitted with at=; and how often a transaction sets its own event again.
@@ -64,6 +66,8 @@ NULLABLE, MAY_BE_NONE, IS_NONE, UNGUARDED = 0.4, 0.3, 0.3, 0.15
 _CALLED = ("weekday()", "isoweekday()", "toordinal()")
 _CUTS = ("day=1", "month=1, day=1", "year=SMALL, month=12, day=31", "day=28", "year=2024, month=2, day=29")
 _TRUNCATED = ("minute=0, second=0, microsecond=0", "hour=0, minute=0", "second=59", "microsecond=SMALL")
+# How often a program makes strings; and how often a string is then made, or is as it is.
+TEXTS, MADE = 0.3, 0.6
 STRIDES = ("4611686018427387904", "-4611686018427387904", "9223372036854775807", "-9223372036854775808")
 
 
@@ -81,6 +85,8 @@ def written(type_: Type) -> str:
     return type_.traits.declared
 
 
+# The constant dicts of a program: from values of a type to others.
+TABLES = {INT: "SIZES", STR: "WORDS"}
 DEFAULTS = {
     "int": "0",
     "float": "1.5",
@@ -138,6 +144,7 @@ class Writer:
         self.fields = fields
         self.udfs = udfs
         self.scans = False
+        self.texts = False  # whether it makes strings
         self.emits: list[tuple[str, list[tuple[str, Type]]]] = []  # events that it may emit, and their fields
         self.output = ""  # the one of them that goes out
         self.as_one: set[str] = set()  # those of them that one transaction takes together, and that are no timers
@@ -164,6 +171,13 @@ class Writer:
             return self.atom(type_, depth)
         if self.chance(0.1):
             return f"({self.expr(type_, depth - 1)} if {self.condition(depth - 1)} else {self.expr(type_, depth - 1)})"
+        if self.chance(0.06) and type_.kind not in ("bool", "datetime", "date"):
+            return f"({self.expr(type_, depth - 1)} {self.rng.choice(('or', 'and'))} {self.expr(type_, depth - 1)})"
+        if self.chance(0.08) and type_ in TABLES:
+            table = TABLES[type_]
+            if self.chance(0.4):
+                return f"{table}[{self.expr(type_, depth - 1)}{' % 4' if type_ == INT else ''}]"
+            return f"{table}.get({self.expr(type_, depth - 1)}, {self.expr(type_, depth - 1)})"
         if self.chance(0.1) and type_.kind != "bool":
             args = ", ".join(self.expr(type_, depth - 1) for _ in range(self.rng.choice((2, 2, 3))))
             return f"{self.rng.choice(('min', 'max'))}({args})"
@@ -177,7 +191,7 @@ class Writer:
         if type_ in (INT, FLOAT) and self.chance(0.08):
             return function_bodies.converted(self, type_, depth)
         ways = {"int": self.int_, "float": self.float_, "bool": self.bool_, "decimal": self.decimal_}
-        ways |= {"timedelta": self.timedelta_, "datetime": self.place_, "date": self.place_}
+        ways |= {"timedelta": self.timedelta_, "datetime": self.place_, "date": self.place_, "str": self.str_}
         return ways.get(type_.kind, self.atom)(type_, depth)
 
     def atom(self, type_: Type, depth: int = 0) -> str:
@@ -205,6 +219,8 @@ class Writer:
     def guarded(self, text: str, type_: Type) -> str:
         """A value where there is one, and something else where it is None."""
         other = {"datetime": "MOMENT", "date": "DAY"}.get(type_.kind) or self.literal(type_)
+        if self.chance(0.3) and type_.kind not in ("datetime", "date"):
+            return f"({text} or {other})"
         if self.chance(0.5):
             return f"({text} if {text} is not None else {other})"
         return f"({other} if {text} is None else {text})"
@@ -303,6 +319,8 @@ class Writer:
             return f"round({self.expr(self.rng.choice((FLOAT, *(dec(s) for s in SCALES))), depth - 1)})"
         if roll < 0.86:
             return self.part(depth)
+        if roll < 0.87:
+            return f"len({self.expr(STR, depth - 1)})"
         if roll < 0.89 and lists:
             return f"len(e.{self.rng.choice(lists)})"
         if self.udfs and roll < 0.95:
@@ -351,6 +369,19 @@ class Writer:
             )
         )
         return f"({self.expr(left, depth - 1)} {op} {self.expr(right, depth - 1)})"
+
+    def str_(self, type_: Type, depth: int) -> str:
+        """A string that is made, of strings and ints."""
+        if not self.texts or not self.chance(MADE):
+            return self.atom(type_, depth)
+        one = self.expr(STR, depth - 1)
+        ways = [lambda: f"({one} + {self.expr(STR, depth - 1)})", lambda: f"str({self.expr(INT, depth - 1)})"]
+        ways += [lambda: f"{one}.{self.rng.choice(('lower', 'upper', 'strip', 'lstrip', 'rstrip'))}()"] * 2
+        ways.append(lambda: f"{one}[{self.rng.choice((':3', '1:', '-1:', ':-1', ':SMALL', 'e.i1:e.i2', '-SMALL:'))}]")
+        # Before Python 3.12 the quotes of an f-string cannot stand inside it.
+        parts = [p for p in (self.expr(self.rng.choice((INT, STR)), 1) for _ in range(2)) if '"' not in p]
+        ways.append(lambda: f'f"{"-".join(f"{{{p}}}" for p in parts)}"')
+        return self.rng.choice(ways)()
 
     def place_(self, type_: Type, depth: int) -> str:
         """A datetime or date, moved; cut; or the day of a time."""
@@ -405,6 +436,10 @@ class Writer:
             return f"(not {self.condition(depth - 1)})"
         if roll < 0.92:
             return self.membership(depth)
+        if roll < 0.96:
+            a, b = self.expr(STR, depth - 1), self.expr(STR, depth - 1)
+            in_it = self.rng.choice(("in", "not in"))
+            return self.rng.choice((f"{a}.startswith({b})", f"{a}.endswith({b})", f"({b} {in_it} {a})"))
         return self.atom(type_, depth)
 
     def comparison(self, depth: int) -> str:
@@ -428,7 +463,18 @@ class Writer:
             text += f" {self.rng.choice(('<', '<=', '>', '>=', '==', '!='))} {self.expr(partner, depth - 1)}"
         return f"({text})"
 
+    def listed(self, depth: int) -> str:
+        """Whether a value is among some, or among constants."""
+        type_ = self.rng.choice((INT, INT, STR, TIMEDELTA, dec(2)))
+        one = self.rng.choice([*self.may_be_none(type_), self.expr(type_, depth - 1)])
+        among = f"({self.expr(type_, depth - 1)}, {self.literal(type_)})"
+        if type_ in TABLES and self.chance(0.6):
+            among = self.rng.choice((TABLES[type_], f"AMONG_{TABLES[type_]}"))
+        return f"({one} {self.rng.choice(('in', 'not in'))} {among})"
+
     def membership(self, depth: int) -> str:
+        if self.chance(0.25):
+            return self.listed(depth)
         if not self.tables:
             return self.comparison(depth)
         table = self.rng.choice(self.tables)
@@ -822,7 +868,7 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: boo
     rng = Random(repr(seed))
     udfs = rng.random() < 0.25
     tables = _tables(rng)
-    scans = rng.random() < SCANS
+    scans, makes = rng.random() < SCANS, rng.random() < TEXTS
     for table in tables if scans else ():
         if rng.random() < INDEXED:
             table.indexed = rng.choice([c for c, t, _ in table.columns if t != FLOAT])
@@ -839,6 +885,9 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: boo
         "MOMENT = datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.UTC)",
         "DAY = datetime.date(2024, 2, 29)",
         "WHILE = datetime.timedelta(hours=36)",
+        "SIZES = {0: 3, 1: -1, 2: BIG, 3: 0, -5: 7}",
+        'WORDS = {"a": "b", "": "é", "é": ""}',
+        "AMONG_SIZES, AMONG_WORDS = frozenset({0, 3, -1, 7}), ['a', '日本']",
         'app = ps.App("random")',
     ]
     if udfs:
@@ -873,13 +922,20 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: boo
     for number in (1, 2):
         fields = _fields(rng, tables)
         lines += ["", "", "@app.event", f"class E{number}:", "    ts: int = ps.order()"]
-        lines += ["    id: str = ps.id()"] if number == 1 else []
+        unique = f"unique={rng.choice(UNIQUE)}" if rng.random() < ONCE else ""
+        lines += [f"    id: str = ps.id({unique})"] if number == 1 else []
         lines += [_field(rng, n, t) for n, t in fields]
         seen = [*fields, ("ts", INT), *([("id", STR)] if number == 1 else [])]
         own = owned(f"E{number}")
         functions, written_functions = _functions(rng, tables, f"h{number}", seen, udfs, scans)
         lines += written_functions
-        given: dict[str, Any] = {"scans": scans, "groups": groups, "together": together, "functions": functions}
+        given: dict[str, Any] = {
+            "scans": scans,
+            "texts": makes,
+            "groups": groups,
+            "together": together,
+            "functions": functions,
+        }
         body = _transaction(rng, tables, f"E{number}", seen, udfs, inner, own, **given)
         if flow and not groups and rng.random() < SEVERAL:
             transactions.append(["", "", f"@app.transaction(batch={rng.choice(BATCHES)})", *_of_several(body)])
@@ -888,7 +944,7 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: boo
     # Each emits only those behind it, so that there is no cycle; the last one is an output.
     for place, (name, fields) in enumerate(inner[:-1]):
         mark = "@app.transaction(nested=True)" if groups or rng.random() < NESTED else "@app.transaction"
-        given = {"scans": scans, "groups": groups, "together": together, "functions": []}
+        given = {"scans": scans, "texts": makes, "groups": groups, "together": together, "functions": []}
         given |= {"silent": groups and rng.random() < SILENT, "again": name not in together}
         body = _transaction(rng, tables, name, fields, udfs, inner[place + 1 :], owned(name), **given)
         made = ["@app.transaction", *_of_several(body)] if name in together else [mark, *body]
@@ -916,6 +972,7 @@ def _transaction(
     windows: list[window_bodies.WindowShape],
     *,
     scans: bool,
+    texts: bool,
     groups: bool,
     together: set[str],
     functions: list[function_bodies.FunctionShape],
@@ -925,6 +982,7 @@ def _transaction(
     touched = [] if rng.random() < NONE_TOUCHED else tables
     writer = Writer(rng, touched, fields, udfs)
     writer.emits, writer.scans, writer.silent, writer.windows = emits, scans, silent, windows
+    writer.texts = texts
     writer.output, writer.grouped, writer.as_one = emits[-1][0] if emits else "", groups, together
     writer.functions = functions
     writer.budget = rng.choice((2, 4, 6))  # compiling takes more than twice as long for twice the statements

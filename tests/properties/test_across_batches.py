@@ -28,6 +28,8 @@ POLICIES: dict[str, list[Policy | None]] = {
     "merge": [None],
     "timers": [None],
     "market": [None, Policy.parse("tstream", 2)],
+    "unique": [None, Policy.parse("tstream", 2)],
+    "unique_members": [None],
 }
 # For few times near each other and at both ends of an int64; and for a datetime's microseconds.
 DELAYS = (0, 0, 1, 2, 3, 10**6, 30 * 10**6, 2**63, 2**65)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from settings import EXAMPLES
 
-NAMES = ("market",)
+NAMES = ("market", "unique_members")
 WATERMARK = 2
 
 

@@ -67,44 +67,62 @@ def cache() -> Path:
 
 def jars() -> Path:
     """The folder of the broker's jars, fetched where they are not there yet."""
-    folder = cache() / VERSION
-    if (folder / "whole").exists():
-        return folder
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(cache() / "lock", "w") as lock:  # one process fetches
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "whole").exists():
-            _fetch(folder)
+    return fetched("org.apache.kafka", "kafka_2.13", VERSION)
+
+
+def spark_jars() -> list[Path]:
+    """Those of Spark's own Kafka source: of the same Spark, or of the newest there is."""
+    import pyspark
+
+    folders = [jars()]  # the client
+    for organisation, artifact, versions in (
+        ("org.apache.spark", "spark-sql-kafka-0-10_2.13", (pyspark.__version__, "4.2.0", "4.0.0")),
+        ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", (pyspark.__version__, "4.2.0", "4.0.0")),
+        ("org.apache.commons", "commons-pool2", ("2.12.0",)),
+    ):
+        folders.append(_newest(organisation, artifact, versions))
+    clients = ("kafka-clients-", "spark-", "commons-pool2-")
+    return sorted(jar for folder in folders for jar in folder.glob("*.jar") if jar.name.startswith(clients))
+
+
+def _newest(organisation: str, artifact: str, versions: Sequence[str]) -> Path:
+    for version in versions:
+        try:
+            return fetched(organisation, artifact, version, "master")
+        except NoBroker as error:
+            why = error
+    raise why
+
+
+def fetched(organisation: str, artifact: str, version: str, conf: str = "default") -> Path:
+    """The folder of an artifact of Maven Central: with all that it needs, or as the "master" alone."""
+    folder = cache() / f"{artifact}-{version}"
+    if not (folder / "whole").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(cache() / "lock", "w") as lock:  # one process fetches
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / "whole").exists():
+                _fetch(folder, organisation, artifact, version, conf)
     return folder
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(folder: Path, organisation: str, artifact: str, version: str, conf: str) -> None:
     import pyspark
 
     ivy = next(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"), None)
     if ivy is None:
-        raise NoBroker("a Kafka broker is fetched by the Ivy of pyspark's jars, and there is none")
+        raise NoBroker(f"{artifact} is fetched by the Ivy of pyspark's jars, and there is none")
     settings = Path.home() / ".ivy2" / "ivysettings.xml"
     command = [java(), "-jar", str(ivy), "-warn", "-cache", str(cache() / "ivy")]
     command += ["-settings", str(settings)] if settings.exists() else []
-    command += [
-        "-dependency",
-        "org.apache.kafka",
-        "kafka_2.13",
-        VERSION,
-        "-confs",
-        "default",
-        "-types",
-        "jar",
-        "bundle",
-    ]
+    command += ["-dependency", organisation, artifact, version, "-confs", conf, "-types", "jar", "bundle"]
     command += ["-retrieve", str(folder / "[artifact]-[revision](-[classifier]).[ext]")]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S)
     except subprocess.TimeoutExpired as error:
-        raise NoBroker(f"Kafka {VERSION} could not be fetched from Maven Central within {FETCH_S} s") from error
-    if done.returncode or not list(folder.glob("kafka_2.13-*.jar")):
-        raise NoBroker(f"Kafka {VERSION} could not be fetched from Maven Central: {(done.stdout + done.stderr)[-500:]}")
+        raise NoBroker(f"{artifact} {version} did not come from Maven Central within {FETCH_S} s") from error
+    if done.returncode or not list(folder.glob(f"{artifact}-*.jar")):
+        raise NoBroker(f"{artifact} {version} did not come from Maven Central: {(done.stdout + done.stderr)[-500:]}")
     (folder / "whole").touch()
 
 

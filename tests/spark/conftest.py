@@ -28,6 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def what_needs_a_newer_spark_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """On Spark 4.0 and 4.1, in the words in which it is refused."""
     from penstock.spark import files, reader
+    from penstock.spark.kafka import source as topics
 
     def skip_if_refused(*words: str) -> None:
         try:
@@ -35,7 +36,7 @@ def what_needs_a_newer_spark_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None
         except InputError as refused:
             pytest.skip(str(refused))
 
-    for module in (files, reader):
+    for module in (files, reader, topics):
         monkeypatch.setattr(module, "need_admission", skip_if_refused)
 
 

@@ -54,7 +54,7 @@ class Job:
     def __init__(self, root: Path, broker: Broker) -> None:
         self._root, script = root, root / "job.py"
         script.write_text(textwrap.dedent(JOB))
-        self.said = open(root / "said", "a+")
+        self.said = open(root / "job.said", "a+")
         command = [sys.executable, str(script), str(root), broker.bootstrap, str(PER_BATCH), str(WATERMARK)]
         self.process = subprocess.Popen(command, stdout=self.said, stderr=self.said, start_new_session=True)
         self._before = self.progress
@@ -68,9 +68,12 @@ class Job:
         """Until it has made so many steps; whether it has not ended before that."""
         before, until = self.progress, time.monotonic() + PATIENCE_S
         while self.process.poll() is None and self.progress < before + steps:
-            assert time.monotonic() < until, f"the job does not go on: {(self._root / 'said').read_text()[-3000:]}"
+            assert time.monotonic() < until, f"the job does not go on: {self.words()}"
             time.sleep(0.002)
         return self.process.poll() is None
+
+    def words(self) -> str:
+        return (self._root / "job.said").read_text()[-3000:]
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -106,7 +109,7 @@ def run_with_kills(root: Path, kills: int, seed: int) -> dict[str, int]:
         job = Job(root, broker)
         while sum((counts["job"], counts["broker"])) < kills:
             if not job.goes_on(chance.randrange(1, 12)):
-                said = (root / "said").read_text()[-3000:]
+                said = job.words()
                 assert job.process.returncode != 0, "it was over before most of the kills"
                 assert "goes on where it was" in said or "are written when the query is started again" in said, said
                 counts["ended by the broker's absence"] += 1
@@ -133,7 +136,7 @@ def run_with_kills(root: Path, kills: int, seed: int) -> dict[str, int]:
                 found = ids(broker)
                 assert len(set(found)) == len(found)
         while job.process.wait(PATIENCE_S * 4) != 0:
-            said = (root / "said").read_text()[-3000:]
+            said = job.words()
             assert "goes on where it was" in said or "are written when the query is started again" in said, said
             job = Job(root, broker)
         found, wanted = ids(broker), [e.values["id"] for e in some]

@@ -16,7 +16,7 @@ from test_stream import needs_limits
 import penstock as ps
 from penstock.declare.limits import LONGEST
 from penstock.reader.directory import Directory, Position
-from penstock.spark.compatibility import ADMITS
+from penstock.spark.compatibility import ADMITS, FILTERS
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
 
@@ -230,6 +230,7 @@ def test_filters_on_keys_are_pushed_where_spark_allows_it(plain: Any, pushing: A
         assert [(r.version, r.change) for r in changed.collect()] == [(0, "loaded"), (4, "deleted")]
 
 
+@pytest.mark.skipif(not FILTERS, reason="sources take filters from Spark 4.1 on")
 def test_a_pushed_filter_is_not_applied_by_spark_again(five: str) -> None:
     from pyspark.sql.datasource import EqualTo, GreaterThan, In
 
@@ -298,7 +299,7 @@ def test_a_field_that_older_outcomes_lack_is_null_in_them(plain: Any, tmp_path: 
         with app.open(path) as db:
             db.run([Tick(ts=len(fields))])
     found = read(plain, path, feed="outcomes").collect()
-    assert [(r.version, r.transaction, r.x, r.y) for r in found] == [(1, "old", 1, None), (2, "new", 2, Decimal("1.5"))]
+    assert [(r.version, r.transaction, r.x, r.y) for r in found] == [(1, "old", 1, None), (3, "new", 2, Decimal("1.5"))]
 
 
 class Follower:
@@ -336,7 +337,9 @@ def test_a_follower_sees_each_version_once_whatever_restarts(plain: Any, tmp_pat
             follower.run(fail=True)
         db.run(batch(4))
         again = Follower(plain, path, tmp_path / "checkpoint", feed="outcomes")
-        assert [{r.version for r in found} for found in again.run()] == [{3}, {4}]  # the batch that failed, as it was
+        # The batch that failed, as it was; an older Spark takes what has come since at the next start.
+        found = again.run() if ADMITS else [*again.run(), *again.run()]
+        assert [{r.version for r in rows} for rows in found] == [{3}, {4}]
         assert again.run() == []
 
 

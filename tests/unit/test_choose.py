@@ -15,7 +15,7 @@ import pytest
 import penstock as ps
 from penstock.database import Database
 from penstock.execute.native import Kernel
-from penstock.execute.order import LATE
+from penstock.execute.order import PASSED
 from penstock.schedule.adaptive import Adaptive
 from penstock.schedule.backoff import Backoff
 from penstock.schedule.choose import Chooser, Features
@@ -498,7 +498,7 @@ def test_what_a_graph_is_like_is_told_by_a_part_of_it(
 def test_late_events_at_the_head_of_a_batch_do_not_hide_what_the_others_reach() -> None:
     with opened(StreamingLedger(keys=10)) as db:
         versioned = db._engine.scheduler.groups[0][1].executors.graph
-        late = np.full(3_000, LATE, np.uint8)
+        late = np.full(3_000, PASSED, np.uint8)
         assert versioned.accesses(np.concatenate([late, np.zeros(1_000, np.uint8)])) == pytest.approx(0.5, rel=0.05)
         assert versioned.accesses(late) == 0.0
         assert versioned.accesses(late[:0]) == 0.0

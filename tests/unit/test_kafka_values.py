@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
+import json
+import threading
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +16,7 @@ import pytest
 import penstock as ps
 
 pytest.importorskip("confluent_kafka")
+pytest.importorskip("fastavro")
 pytest.importorskip("pyspark")
 
 from penstock.execute.request import Admission
@@ -253,3 +258,90 @@ def test_a_batch_is_shared_by_its_partitions(have: list[int], limit: int, wanted
 def test_odd_arguments_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ps.InputError, match=said):
         kafka("t", **{"bootstrap": "localhost:9092", **given})
+
+
+AVRO = {
+    "type": "record",
+    "name": "Every",
+    "fields": [
+        {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "id", "type": ["null", "string"]},
+        {"name": "n", "type": "int"},
+        {"name": "money", "type": {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 2}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "several", "type": {"type": "array", "items": "long"}},
+        {"name": "more", "type": "string"},
+    ],
+}
+RECORD = {
+    "ts": dt.datetime(2026, 1, 2, tzinfo=dt.UTC),
+    "id": "a",
+    "n": 1,
+    "money": Decimal("1.50"),
+    "day": dt.date(2026, 1, 2),
+    "several": [1, 2],
+    "more": "passed over",
+}
+
+
+def avro(record: dict[str, Any]) -> bytes:
+    import fastavro
+
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(AVRO), record)
+    return out.getvalue()
+
+
+def test_avro_of_one_schema() -> None:
+    parser = kafka("t", bootstrap="b", value="avro", schema=AVRO).parser
+    good = avro(RECORD)
+    found = rows(Every.definition, messages(good, good[:5], good + b"x", b"", avro({**RECORD, "id": None})), parser)
+    first, last = found.table.to_pylist()
+    assert {name: first[name] for name in RECORD if name != "more"} == {k: v for k, v in RECORD.items() if k != "more"}
+    assert (first["x"], first["days"], last["id"]) == (None, None, None)
+    assert found.unreadable is not None
+    assert all("is no Avro record" in reason for reason in found.unreadable.column("reason").to_pylist())
+    assert found.unreadable.num_rows == 3
+
+
+class Registry(BaseHTTPRequestHandler):
+    """As far as a reader asks: GET /schemas/ids/7."""
+
+    def do_GET(self) -> None:
+        known = self.path == "/schemas/ids/7"
+        self.send_response(200 if known else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps({"schema": json.dumps(AVRO)} if known else {"error_code": 40403}).encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_avro_of_a_registry() -> None:
+    with HTTPServer(("127.0.0.1", 0), Registry) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        parser: Any = kafka("t", bootstrap="b", value="avro", registry=address).parser
+        framed = b"\0" + (7).to_bytes(4, "big") + avro(RECORD)
+        unknown = b"\0" + (8).to_bytes(4, "big") + avro(RECORD)
+        given = messages(framed, unknown, avro(RECORD), framed)
+        parser.prepare(given.values)
+        server.shutdown()
+    found = rows(Every.definition, given, parser)
+    assert found.table.column("id").to_pylist() == ["a", "a"]
+    assert found.unreadable is not None
+    first, second = found.unreadable.column("reason").to_pylist()
+    assert first == f"topic t, partition 0, offset 3: the registry at {address} has no schema 8"
+    assert second.endswith("it does not begin with 0 and the number of a schema")
+    with pytest.raises(ps.InputError, match="does not answer"):
+        kafka("t", bootstrap="b", value="avro", registry=address).parser.prepare([b"\0\0\0\0\x09"])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "given", [{"value": "avro"}, {"value": "json", "schema": AVRO}, {"value": "avro", "schema": AVRO, "registry": "r"}]
+)
+def test_avro_takes_one_place_of_schemas(given: dict[str, Any]) -> None:
+    with pytest.raises(ps.InputError, match=r'value="avro" takes a schema= or a registry='):
+        kafka("t", bootstrap="b", **given)
+    with pytest.raises(ps.InputError, match="is no Avro schema"):
+        kafka("t", bootstrap="b", value="avro", schema="{")

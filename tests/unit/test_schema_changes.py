@@ -157,9 +157,10 @@ def test_what_loses_nothing_is_applied_when_it_is_opened(what: str, log: Any, tm
     assert step in steps(tmp_path)
     assert records(Directory(tmp_path).table("Account")) == after
     if log == "changes":
-        for read in (Directory(tmp_path).table, app.open(tmp_path).table):
-            assert records(read("Account", 1)) == [{"id": "a", "balance": 10}, {"id": "b", "balance": 20}]
-            assert records(read("Account", 2)) == BEFORE
+        with app.open(tmp_path) as db:
+            for read in (Directory(tmp_path).table, db.table):
+                assert records(read("Account", 1)) == [{"id": "a", "balance": 10}, {"id": "b", "balance": 20}]
+                assert records(read("Account", 2)) == BEFORE
 
 
 def test_a_decimal_becomes_wider(tmp_path: Path) -> None:

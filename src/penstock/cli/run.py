@@ -1,6 +1,6 @@
 """`penstock run`: an app over Parquet directories, with a line for each batch.
 
-stderr    a line a batch: events, committed, late, rejected, held, events/s, aborted by reason; and of
+stderr    a line a batch: events, committed, late, duplicate, rejected, held, events/s, aborted by reason; and of
           a batch that takes seconds what it is at: on a terminal in the last line, elsewhere a line every ten seconds
 stdout    what it came to: a table, or with --json one object
 """
@@ -26,7 +26,8 @@ from penstock.spark.session import local_session
 # Where lines stay: they are not to fill a log.
 TOLD_EVERY_S = 10.0
 HEADER = (
-    f"{'batch':>7} {'events':>10} {'committed':>10} {'late':>7} {'rejected':>8} {'held':>8} {'events/s':>11}  aborted"
+    f"{'batch':>7} {'events':>10} {'committed':>10} {'late':>7} {'duplicate':>9} {'rejected':>8} {'held':>8} "
+    f"{'events/s':>11}  aborted"
 )
 
 
@@ -38,6 +39,7 @@ class Totals:
     events: int = 0
     committed: int = 0
     late: int = 0
+    duplicate: int = 0
     rejected: int = 0
     held: int = 0
     version: int | None = None
@@ -48,6 +50,7 @@ class Totals:
         self.events += report.events
         self.committed += report.committed
         self.late += report.late
+        self.duplicate += report.duplicate
         self.rejected += report.rejected
         self.held, self.version = report.held, report.version
         self.aborted.update(report.aborted)
@@ -71,8 +74,8 @@ def line(report: BatchReport, seconds: float) -> str:
     """One batch, under HEADER."""
     reasons = ", ".join(f"{reason}: {count:,}" for reason, count in report.aborted.items()) or "-"
     return (
-        f"{report.version:>7} {report.events:>10,} {report.committed:>10,} {report.late:>7,} {report.rejected:>8,} "
-        f"{report.held:>8,} {report.events / max(seconds, 1e-9):>11,.0f}  {reasons}"
+        f"{report.version:>7} {report.events:>10,} {report.committed:>10,} {report.late:>7,} {report.duplicate:>9,} "
+        f"{report.rejected:>8,} {report.held:>8,} {report.events / max(seconds, 1e-9):>11,.0f}  {reasons}"
     )
 
 
@@ -84,6 +87,7 @@ def _summary(pipeline: Pipeline, totals: Totals, seconds: float) -> dict[str, An
         "committed": totals.committed,
         "aborted": dict(totals.aborted.most_common()),
         "late": totals.late,
+        "duplicate": totals.duplicate,
         "rejected": totals.rejected,
         "held": totals.held,
         "version": totals.version,
@@ -103,6 +107,7 @@ def _table(summary: dict[str, Any]) -> Table:
     for reason, count in summary["aborted"].items():
         table.add_row(f"aborted: {reason}", f"{count:,}")
     table.add_row("late", f"{summary['late']:,}")
+    table.add_row("duplicate", f"{summary['duplicate']:,}")
     table.add_row("rejected", f"{summary['rejected']:,}")
     table.add_row("held back", f"{summary['held']:,}")
     table.add_row("events/s, Spark included", f"{summary['events_per_s']:,}")

@@ -18,7 +18,7 @@ from pathlib import PurePath
 from typing import Any, cast, dataclass_transform
 
 from penstock.declare import notebook
-from penstock.declare.limits import LONGEST
+from penstock.declare.limits import LONGEST, MICROSECOND
 from penstock.declare.model import (
     MAX_EVENTS,
     REQUIRED,
@@ -33,6 +33,7 @@ from penstock.declare.model import (
     WindowDef,
 )
 from penstock.declare.objects import EventType, F, Table, Window, is_function
+from penstock.declare.spans import microseconds_of
 from penstock.declare.types import INT_MAX, NOT_TEXT, Type, is_text, of_annotation, to_python, without_none
 from penstock.declare.types import decimal as decimal_type
 from penstock.declare.windows import NAMES as WINDOW_NAMES
@@ -65,8 +66,11 @@ class _Order:
     """`ps.order()`: this field is the event's place in time."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Id:
-    """`ps.id()`: this field names the event and breaks ties in time."""
+    """`ps.id(unique="1 day")`: this field names the event and breaks ties in time; each of them runs once."""
+
+    unique: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +100,14 @@ def order() -> Any:
     return _Order()
 
 
-def id_() -> Any:
-    return _Id()
+def id_(*, unique: str | datetime.timedelta | int | None = None) -> Any:
+    """The field that names an event and breaks ties in time: `id: str = ps.id()`. It does not deduplicate by itself.
+
+    Args:
+        unique: Run each id once within this span of event time; whatever brings it again has the outcome `duplicate`
+            and changes nothing. "1 day" or a timedelta where ts is a datetime, else an int in the unit of ts.
+    """
+    return _Id(unique)
 
 
 def decimal(precision: int, scale: int, *, default: Decimal | int = _NO_DEFAULT) -> Decimal:
@@ -210,6 +220,7 @@ class Declarations:
         _refuse_extras(cls, where, ())
         fields = []
         marks: dict[str, str] = {}
+        unique: datetime.timedelta | int | None = None
         for name, annotation in _annotations(cls).items():
             at = f"{where}, field '{name}'"
             annotation, nullable = without_none(annotation)
@@ -225,6 +236,7 @@ class Declarations:
                 if kind in marks:
                     raise DeclarationError(f"{at}: '{marks[kind]}' is the {kind} already; an event has one")
                 marks[kind] = name
+                unique = _span(mark.unique, at) if isinstance(mark, _Id) else unique
                 mark = REQUIRED
             elif isinstance(mark, _Key):
                 raise DeclarationError(f"{at}: ps.key() is for a table's column; an event's field has none")
@@ -233,7 +245,7 @@ class Declarations:
             elif mark is None and not nullable:
                 raise DeclarationError(f"{at}: its default is None; write its type `{type_.traits.declared} | None`")
             fields.append(Field(name, type_, _default(mark, type_, at, nullable=nullable), nullable))
-        event = EventDef(cls.__name__, tuple(fields), marks.get("order"), marks.get("id"))
+        event = EventDef(cls.__name__, tuple(fields), marks.get("order"), marks.get("id"), unique)
         self._check_order(event, where, others)
         return event
 
@@ -383,6 +395,20 @@ def _refuse_ttl(ttl: Any, where: str) -> None:
             f"{where}: ttl={ttl!r} is no time that a record lives; give a timedelta above 0 where ts is a datetime, "
             "such as ttl=timedelta(days=30), or an int above 0 in the unit of ts"
         )
+
+
+def _span(unique: Any, where: str) -> datetime.timedelta | int | None:
+    """Within which an id is to run once."""
+    told = microseconds_of(unique)
+    span = unique if told is None else min(told, INT_MAX) * MICROSECOND
+    if span is None or (isinstance(span, datetime.timedelta) and datetime.timedelta(0) < span <= LONGEST):
+        return span
+    if isinstance(span, int) and not isinstance(span, bool) and 0 < span <= INT_MAX:
+        return span
+    raise DeclarationError(
+        f'{where}: unique={unique!r} is no span of time; give one above 0: "1 day" or timedelta(hours=6) where ts is a '
+        "datetime, or an int in the unit of ts"
+    )
 
 
 def _type_and_value(name: str, annotation: Any, value: Any, where: str, *, lists: bool) -> tuple[Type, Any]:

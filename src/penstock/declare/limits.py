@@ -33,3 +33,6 @@ SPANS = (-LONGEST // MICROSECOND, LONGEST // MICROSECOND)
 # Python's own years, 1 to 9999.
 TIMES = tuple(microseconds(m.replace(tzinfo=datetime.UTC)) for m in (datetime.datetime.min, datetime.datetime.max))
 DAYS = tuple(days(d) for d in (datetime.date.min, datetime.date.max))
+
+# The longest string that a body makes, in bytes of UTF-8: one that grows by itself ends here, before memory does.
+LONGEST_TEXT = 65_536

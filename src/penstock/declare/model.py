@@ -4,7 +4,8 @@
     ├── TableDef(name, columns, checks, ttl,    Column(name, type, key, default, index, nullable)
     │            methods)
     │                                           CheckDef(text, function)
-    ├── EventDef(name, fields, order, id)       Field(name, type, default, nullable)
+    ├── EventDef(name, fields, order, id,       Field(name, type, default, nullable)
+    │            unique)
     ├── TransactionDef(name, function, event, nested, several, batch)
     ├── WindowDef(name, columns, rows | time, slide)
     ├── TriggerDef(name, function, window)
@@ -144,6 +145,9 @@ class EventDef:
     fields: tuple[Field, ...]
     order: str | None  # the field that places the event in time; None: it is emitted or called, and not streamed
     id: str | None  # the field that breaks ties
+    unique: int | datetime.timedelta | None = (
+        None  # an id runs once within this span of time; None: as often as it comes
+    )
     # Every batch asks for these, so they are made once.
     _arrow: pa.Schema = field(init=False, repr=False, compare=False)
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
@@ -152,6 +156,11 @@ class EventDef:
         schema = pa.schema([pa.field(f.name, f.type.arrow()) for f in self.fields])
         object.__setattr__(self, "_arrow", schema)
         object.__setattr__(self, "_places", {f.name: i for i, f in enumerate(self.fields)})
+
+    @property
+    def span(self) -> int | None:
+        """unique in the unit that the clock counts in."""
+        return None if self.unique is None else _span(self.unique)
 
     def field(self, name: str) -> Field | None:
         return next((f for f in self.fields if f.name == name), None)
@@ -283,6 +292,8 @@ class Program:
     _kinds: dict[str, int] = field(init=False, repr=False, compare=False)
     _by_event: dict[str, TransactionDef] = field(init=False, repr=False, compare=False)
     _timers: tuple[TableDef, ...] = field(init=False, repr=False, compare=False)
+    # The events whose ids run once each.
+    unique: tuple[EventDef, ...] = field(init=False, repr=False, compare=False)
     # The events from outside that atomic batches are made of, and what one of them is.
     batches: dict[str, str | int] = field(init=False, repr=False, compare=False)
 
@@ -291,6 +302,7 @@ class Program:
         object.__setattr__(self, "_by_event", {t.event.name: t for t in self.transactions})
         timed = self.flow.timed if self.flow is not None else ()
         object.__setattr__(self, "_timers", tuple(self._timers_of(e) for e in self.events if e.name in timed))
+        object.__setattr__(self, "unique", tuple(e for e in self.events if e.unique is not None))
         batches = {t.event.name: t.batch for t in self.transactions if t.batch is not None}
         object.__setattr__(self, "batches", batches)
 

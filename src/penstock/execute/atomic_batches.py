@@ -15,6 +15,7 @@ input was cut.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,22 +24,60 @@ import pyarrow as pa
 
 from penstock.declare.model import Program
 from penstock.execute.intake import EventBatch
-from penstock.execute.order import LATE, Members, OrderedBatch, order, times_of
+from penstock.execute.order import PASSED, Members, OrderedBatch, order, times_of
+
+Marked = Callable[[OrderedBatch], OrderedBatch]  # with its duplicates marked
 
 
-def whole(program: Program, events: list[EventBatch], due: list[Any], highest: int | None) -> list[Any]:
+def whole(
+    program: Program,
+    events: list[EventBatch],
+    due: list[Any],
+    highest: int | None,
+    clock: int | None,
+    marked: Marked,
+) -> list[Any]:
     """Of the rows of each of `events`, which are due, those that need not wait. highest: the highest ts that has
-    arrived."""
+    arrived; clock: the highest that has run. A duplicate is no member of a batch; it waits if the first one does."""
     if highest is None:
         return due
+    if not any(event.name in program.batches for event in program.unique):
+        return _whole(program, events, due, highest, [np.zeros_like(mask) for mask in due])
+    rows = [np.flatnonzero(mask) for mask in due]
+    ordered = marked(order(program, [one.where(mask) for one, mask in zip(events, due, strict=True)], clock=clock))
+    if ordered.firsts is None:
+        return _whole(program, events, due, highest, [np.zeros_like(mask) for mask in due])
+    # Of all rows that are due, one table after the other: which are duplicates, and the row of the first one, or their
+    # own where that has run.
+    place = np.arange(ordered.count) if ordered.place is None else ordered.place
+    duplicate, first = np.zeros(ordered.count, np.bool_), np.arange(ordered.count)
+    duplicate[place] = ordered.firsts != 0
+    here = ordered.firsts < 0
+    first[place[here]] = place[-1 - ordered.firsts[here]]
+    sizes = np.cumsum([one.size for one in rows])[:-1]
+    passed = [np.zeros_like(mask) for mask in due]
+    for mask, some, which in zip(passed, rows, np.split(duplicate, sizes), strict=True):
+        mask[some[which]] = True
+    out = _whole(program, events, due, highest, passed)
+    runs = np.concatenate([mask[some] for mask, some in zip(out, rows, strict=True)])
+    for mask, some, run in zip(out, rows, np.split(runs & runs[first], sizes), strict=True):
+        mask[some] = run
+    return out
+
+
+def _whole(
+    program: Program, events: list[EventBatch], due: list[Any], highest: int, duplicates: list[Any]
+) -> list[Any]:
     times = [times_of(one) for one in events]
-    first = _first_to_wait(program, events, [ts[mask] for ts, mask in zip(times, due, strict=True)], highest)
+    members = [mask & ~some for mask, some in zip(due, duplicates, strict=True)]
+    first = _first_to_wait(program, events, [ts[mask] for ts, mask in zip(times, members, strict=True)], highest)
     behind = [mask & (ts >= first) for ts, mask in zip(times, due, strict=True)]
     tail = [one.where(mask) for one, mask in zip(events, behind, strict=True)]
     before = {
-        one.event.name: int(np.count_nonzero(mask)) - one.table.num_rows for one, mask in zip(tail, due, strict=True)
+        one.event.name: int(np.count_nonzero(some & ~mask))
+        for one, some, mask in zip(events, members, behind, strict=True)
     }
-    ordered = order(program, tail)
+    ordered = order(program, tail, [some[mask] for some, mask in zip(duplicates, behind, strict=True)])
     place = np.arange(ordered.count) if ordered.place is None else ordered.place
     waits = np.empty(ordered.count, np.bool_)
     waits[place] = _waiting(program, ordered, highest, before)
@@ -84,13 +123,13 @@ def _split(every: Any, events: list[EventBatch]) -> list[Any]:
 
 def grouped(program: Program, ordered: OrderedBatch) -> OrderedBatch:
     """The same batch, with the members of atomic batches side by side; they are taken to be whole."""
-    turn = _short_last(program, ordered)
+    turn = _firsts_first(program, ordered, _short_last(program, ordered))
     kind, pos, ts = ordered.kind[turn], ordered.pos[turn], ordered.ts[turn]
     members = Members(np.ones(kind.size, np.int64), np.zeros(kind.size, np.int64))
     tables = {one.event.name: one.table for one in ordered.arrived}
     for name in program.batches.keys() & tables.keys():
         number = program.kind(name)
-        places, late = np.flatnonzero(kind == number), np.flatnonzero(kind == number | LATE)
+        places, late = np.flatnonzero(kind == number), np.flatnonzero(kind == number | PASSED)
         rows, lie = np.concatenate([pos[places], pos[late]]), np.arange(places.size + late.size)
         if not np.array_equal(rows, lie):
             tables[name] = tables[name].take(pa.array(rows)).combine_chunks()
@@ -101,7 +140,8 @@ def grouped(program: Program, ordered: OrderedBatch) -> OrderedBatch:
         members.before[places[1:]] = places[:-1]
     arrived = tuple(replace(one, table=tables[one.event.name]) for one in ordered.arrived)
     place = _place(program, arrived, kind, pos)
-    return replace(ordered, arrived=arrived, kind=kind, pos=pos, ts=ts, place=place, members=members)
+    firsts = None if ordered.firsts is None else ordered.firsts[turn]
+    return replace(ordered, arrived=arrived, kind=kind, pos=pos, ts=ts, place=place, members=members, firsts=firsts)
 
 
 def _short_last(program: Program, ordered: OrderedBatch) -> Any:
@@ -112,6 +152,22 @@ def _short_last(program: Program, ordered: OrderedBatch) -> Any:
             places = np.flatnonzero(ordered.kind == program.kind(event))
             short[places[places.size - places.size % batch :]] = True
     return np.concatenate([np.flatnonzero(~short), np.flatnonzero(short)])
+
+
+def _firsts_first(program: Program, ordered: OrderedBatch, turn: Any) -> Any:
+    """These places, with each duplicate that is before the last member of its first one's batch moved behind it."""
+    if ordered.firsts is None:
+        return turn
+    kind, ts, firsts = ordered.kind[turn], ordered.ts[turn], ordered.firsts[turn]
+    runs_at, now_at = np.arange(turn.size), np.empty(turn.size, np.int64)
+    now_at[turn] = np.arange(turn.size)
+    for name, batch in program.batches.items():
+        places = np.flatnonzero(kind == program.kind(name))
+        last = _last(ts[places], batch)
+        runs_at[places] = places[last[np.searchsorted(last, np.arange(places.size))]]
+    behind, here = np.arange(turn.size), np.flatnonzero(firsts < 0)
+    behind[here] = np.maximum(here, runs_at[now_at[-1 - firsts[here]]])
+    return turn[np.lexsort((firsts != 0, behind))]
 
 
 def _last(ts: Any, batch: str | int) -> Any:
@@ -131,4 +187,4 @@ def _place(program: Program, arrived: tuple[EventBatch, ...], kind: Any, pos: An
     for one in arrived:
         first[program.kind(one.event.name)] = start
         start += one.table.num_rows
-    return first[kind & (LATE - 1)] + pos
+    return first[kind & (PASSED - 1)] + pos

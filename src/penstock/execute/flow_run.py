@@ -28,7 +28,7 @@ _ROWS = 16
 class Steps:
     """Of each row of the outcomes, in the order run."""
 
-    kind: Any  # uint8: which event of the program; LATE is added as in OrderedBatch
+    kind: Any  # uint8: which event of the program; PASSED is added as in OrderedBatch
     root: Any  # int64: the place in the batch of the event that caused it; -1 - n: the n-th timer that ran
     step: Any  # int32: which of those that the root caused; itself is 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import unicodedata
 from copy import copy
 from dataclasses import dataclass
 from operator import itemgetter
@@ -23,6 +24,7 @@ from penstock.execute.codegen.layout import (
     FULL_LOG,
     FULL_ROOM,
     FULL_SCAN,
+    FULL_TEXT,
     FULL_TIMERS,
     LOG_SIZE,
     STALE_INDEX,
@@ -38,13 +40,13 @@ from penstock.execute.modules import load_module, numba_is_extended
 from penstock.execute.order import OrderedBatch, clocks, ids
 from penstock.plan.inline import inline
 from penstock.plan.ir import Plan
-from penstock.state import ages, hashing, index, jit, prefetch, rings, scan, strings
+from penstock.state import ages, hashing, index, jit, prefetch, rings, scan, strings, texts
 from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
 from penstock.state.tables import Parts, Tables
 
 # What generated source calls: a kernel kept on disk is good only for these very helpers.
-_HELPERS = (kernels, dates, steps, ages, hashing, jit, prefetch, rings, strings)
+_HELPERS = (kernels, dates, steps, ages, hashing, jit, prefetch, rings, strings, texts)
 _SCANNED = 1 << 14  # rows that scans have room for at first
 _NO_LITERALS = np.zeros(1, np.int64)
 
@@ -78,6 +80,7 @@ class BatchContext:
         """What does not change while the batch runs, and the tables as they are now."""
         pool = self.tables.strings
         out = self.fixed | self.tables.parts(self.parts) | {"text_at": pool.starts, "text": pool.data}
+        out |= {"text_slots": pool.slots, "text_pool": pool.pool}
         return out if self.flow is None else out | self.flow.arguments() | self.tables.timers.arguments()
 
     @property
@@ -110,6 +113,8 @@ class Kernel:
         self._literals = pa.array(self.layout.literals, pa.string())
         self._log = _log(LOG_SIZE)
         self._scanned = _room_for_scans()
+        cased = "text_cases" in self.layout.names
+        self._cases = dict(zip(("text_cases", "text_kinds"), texts.cases(), strict=True)) if cased else {}
 
     def twin(self) -> Kernel:
         """The same kernel with logs of its own, to run beside this one."""
@@ -133,9 +138,13 @@ class Kernel:
 
     def _fingerprint(self) -> str:
         """The same for kernels that do the same. One that is not whole is like those of the same udfs, in this process,
-        and like no other. Which events are one transaction is not in the source: the kernel is told with each batch."""
+        and like no other. Which events are one transaction, and which are
+        duplicates, is not in the source: the kernel is told with each batch."""
         tokens = [] if self.whole else [udf.token for _, udf in self.plan.udfs]
         tokens += [f"{event} batch {batch}" for event, batch in self.plan.program.batches.items()]
+        if "text_cases" in self.layout.names:
+            tokens.append(f"unicode {unicodedata.unidata_version}")  # what upper and lower case are
+        tokens += [f"{event.name} unique {event.span}" for event in self.plan.program.unique]
         return hashlib.sha256("\n".join([self.source, *tokens]).encode()).hexdigest()[:16]
 
     def _names(self) -> dict[str, Any]:
@@ -187,7 +196,7 @@ class Kernel:
         for values, given, lane in self._returns:
             fixed[values], fixed[given] = field = np.zeros(n, lane), np.zeros(n, np.bool_)
             fields.append(field)
-        return BatchContext(tables, Result(code, tuple(fields)), self._parts, fixed | lanes, n)
+        return BatchContext(tables, Result(code, tuple(fields)), self._parts, fixed | lanes | self._cases, n)
 
     def _begin_flow(
         self, tables: Tables, batch: OrderedBatch, lanes: dict[str, Any], number: int, literals: Any
@@ -199,7 +208,7 @@ class Kernel:
             fixed["members"] = np.concatenate([batch.members.count, np.ones(more, np.int64)])
             fixed["before"] = np.concatenate([batch.members.before, np.zeros(more, np.int64)])
         flow = FlowRun(self.plan.program, self.layout.arguments, batch, lanes)
-        return BatchContext(tables, _NOTHING, self._parts, fixed | lanes, int(pos.size), flow)
+        return BatchContext(tables, _NOTHING, self._parts, fixed | lanes | self._cases, int(pos.size), flow)
 
     def result(self, running: BatchContext) -> Result:
         """What was made of a batch that has run."""
@@ -225,6 +234,8 @@ class Kernel:
     def _grow(self, running: BatchContext, what: int, *, again: bool) -> None:
         if what == FULL_LOG:
             self._log = _log(2 * self._log["touched"].size)
+        elif what == FULL_TEXT:
+            running.tables.strings.grow(texts.ROOM)
         elif what == FULL_SCAN:
             self._scanned = _room_for_scans(2 * self._scanned["scanned"].size)
         elif what == FULL_TIMERS:
@@ -350,6 +361,8 @@ def numba_type(argument: Argument) -> Any:
         "data": types.uint8,
         "given": types.boolean,
         "step": types.int32,
+        "cases": types.int32,
+        "kinds": types.uint8,
     }.get(argument.part, types.int64)
     if argument.type is not None:
         element = _element(argument.type)

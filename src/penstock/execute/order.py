@@ -37,7 +37,7 @@ class OrderedBatch:
     """The events of a batch in the order in which they run."""
 
     arrived: tuple[EventBatch, ...]
-    kind: Any  # uint8: which event of the program; LATE is added for those that come too late to run
+    kind: Any  # uint8: which event of the program; PASSED is added for those that do not run
     pos: Any  # int64: which row of its table
     ts: Any  # int64
     place: Any  # int64: which row of all tables, one after the other; None where that is the order already
@@ -45,6 +45,10 @@ class OrderedBatch:
     timeless: int = 0  # how many of the first have no ts: calls that came before there was a clock
     until: int | None = None  # where the clock is set by hand: timers run up to here behind the last event
     members: Members | None = None  # of an app with atomic batches of events from outside
+    firsts: Any = (
+        None  # int64: of each duplicate, which the first one is (duplicates.py); 0 elsewhere; None: none is one
+    )
+    new_ids: tuple[Any, ...] = ()  # what is to be remembered when it has run (duplicates.py)
 
     @property
     def count(self) -> int:
@@ -58,8 +62,8 @@ class OrderedBatch:
 
 
 _RADIX_BITS = 11
-# Added to the kind of an event that is late: no transaction has that kind, so the kernel passes over it.
-LATE = MAX_EVENTS + 1
+# Added to the kind of an event that is late, or a duplicate: no transaction has that kind, so kernels pass over it.
+PASSED = MAX_EVENTS + 1
 _NO_ROWS = np.zeros(0, np.int64)
 
 
@@ -194,7 +198,7 @@ def order(
     kind, pos, ts = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
     _lay_out(given, place, ends, np.array([program.kind(a.event.name) for a in arrived], np.uint8), kind, pos, ts)
     if marks is not None:
-        kind[marks[place] if place.size else marks] |= LATE
+        kind[marks[place] if place.size else marks] |= PASSED
     return OrderedBatch(tuple(arrived), kind, pos, ts, place if place.size else None, clock, until=until)
 
 
@@ -290,7 +294,7 @@ def titles(program: Program, batch: OrderedBatch) -> list[str]:
     tables = {program.kind(a.event.name): a for a in batch.arrived}
     out = []
     for kind, row in zip(batch.kind.tolist(), batch.pos.tolist(), strict=True):
-        arrived = tables[kind & ~LATE]
+        arrived = tables[kind & ~PASSED]
         values = arrived.table.slice(row, 1).to_pylist()[0]
         out.append(f"{arrived.event.name}({', '.join(f'{k}={v}' for k, v in values.items())})")
     return out

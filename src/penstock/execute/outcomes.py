@@ -18,19 +18,19 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.declare.model import TEXT, Program, is_none
-from penstock.execute import order
+from penstock.execute import duplicates, order
 from penstock.execute.flow_run import Fired, Output
 from penstock.execute.native import Result
-from penstock.execute.order import LATE, OrderedBatch
+from penstock.execute.order import PASSED, OrderedBatch
 from penstock.execute.request import KeptSteps
-from penstock.execute.statuses import ABORTED, COMMITTED, REJECTED, STATUSES
-from penstock.execute.statuses import LATE as IS_LATE
+from penstock.execute.statuses import ABORTED, COMMITTED, DUPLICATE, LATE, REJECTED, STATUSES
 from penstock.state.arrow import to_arrow
 from penstock.state.jit import kernel
 from penstock.state.strings import Strings
 
 _INT32, _INT64 = pa.int32(), pa.int64()
 STATUS = pa.array(STATUSES, pa.string())
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class BatchOutcomes:
     table: pa.Table
     counts: list[int]  # of events, by how they ended: 0 or an abort's code
     late: int
+    duplicate: int = 0
     emitted: dict[str, pa.Table] = field(default_factory=dict)  # outputs, by event
     arrived: Any = None  # the rows of the batch's own events; None: each row is one
     rejected: int = 0  # rows, behind all others
@@ -50,7 +51,7 @@ class BatchOutcomes:
 
     @property
     def committed(self) -> int:
-        return self.counts[0] - self.late
+        return self.counts[0] - self.late - self.duplicate
 
     @property
     def ran(self) -> pa.Table:
@@ -59,20 +60,27 @@ class BatchOutcomes:
 
 
 @kernel
-def _tell(kind: Any, code: Any, numbers: Any, version: Any, out: Any, versions: Any, bits: Any, counts: Any) -> Any:
+def _tell(
+    kind: Any, code: Any, numbers: Any, version: Any, firsts: Any, out: Any, versions: Any, bits: Any, counts: Any
+) -> Any:
     """Of each event its transaction, status and reason, as places among their texts; bits: which have a reason; counts:
-    of codes. Gives how many are late. One loop, since a small batch feels every call."""
-    late = 0
+    of codes; firsts: the versions of duplicates' first ones, empty where there are none. Gives how many are late, and
+    how many duplicates. One loop, since a small batch feels every call."""
+    passed, duplicate = 0, 0
     for i in range(kind.size):
-        is_late, aborted = kind[i] >= LATE, code[i] != 0
-        out[0, i] = numbers[kind[i] & (LATE - 1)]
-        out[1, i] = IS_LATE if is_late else ABORTED if aborted else COMMITTED
+        is_passed, aborted = kind[i] >= PASSED, code[i] != 0
+        out[0, i] = numbers[kind[i] & (PASSED - 1)]
+        out[1, i] = LATE if is_passed else ABORTED if aborted else COMMITTED
         out[2, i] = code[i] - 1
         versions[i] = version
         bits[i >> 3] |= aborted << (i & 7)
         counts[code[i]] += 1
-        late += is_late
-    return late
+        passed += is_passed
+        if firsts.size and firsts[i] != 0:
+            out[1, i] = DUPLICATE
+            versions[i] = firsts[i]
+            duplicate += 1
+    return passed - duplicate, duplicate
 
 
 @kernel
@@ -115,6 +123,7 @@ class Outcomes:
     def table(self, batch: OrderedBatch, result: Result, strings: Strings, version: int) -> BatchOutcomes:
         steps = result.steps
         kind, ts, ids = batch.kind, batch.ts, None if self._id_type is None else order.ids(batch, self._id_type)
+        firsts = _NONE if batch.firsts is None else duplicates.versions(batch.firsts, version)
         root: Any = None
         fired = None
         if steps is not None:
@@ -122,12 +131,14 @@ class Outcomes:
             if fired is not None:  # behind the batch's events
                 root = np.where(root < 0, ts.size - 1 - root, root)
                 ts = np.concatenate([ts, fired.at])
+                firsts = np.concatenate([firsts, np.zeros_like(fired.at)]) if firsts.size else firsts
                 ids = None if ids is None else pa.concat_arrays([ids, self._ids(fired, strings)])
             ts, ids = ts[root], None if ids is None else ids.take(pa.array(root))
+            firsts = firsts[root] if firsts.size else firsts
         n = kind.size
         texts, versions = np.empty((3, n), np.int32), np.empty(n, np.int64)
         bits, counts = np.zeros((n + 7) // 8, np.uint8), np.zeros(1 + len(self._reasons), np.int64)
-        late = _tell(kind, result.code, self._numbers, version, texts, versions, bits, counts)
+        late, duplicate = _tell(kind, result.code, self._numbers, version, firsts, texts, versions, bits, counts)
         ended = counts.tolist()
         about = [self._times(batch, ts, root), *([] if ids is None else [ids])]
         about += [] if steps is None else [_lane(_INT32, steps.step)]
@@ -147,13 +158,13 @@ class Outcomes:
         emitted = {name: self._output(name, output, about, strings, version) for name, output in result.outputs.items()}
         table = pa.Table.from_arrays(columns, schema=self.schema)
         if steps is None:
-            return BatchOutcomes(table, ended, late, emitted)
+            return BatchOutcomes(table, ended, late, duplicate, emitted)
         first = steps.step == 0
         arrived = first if fired is None else first & (root < batch.count)
         if self._steps == "roots":
-            kept = first | (result.code != 0) | self._arrive[kind & (LATE - 1)]
+            kept = first | (result.code != 0) | self._arrive[kind & (PASSED - 1)]
             table, arrived = table.filter(pa.array(kept)), arrived[kept]
-        return BatchOutcomes(table, ended, late, emitted, np.flatnonzero(arrived))
+        return BatchOutcomes(table, ended, late, duplicate, emitted, np.flatnonzero(arrived))
 
     def with_rejected(self, ran: BatchOutcomes, rejected: pa.Table, version: int) -> BatchOutcomes:
         """The same, with a row behind them for each that was rejected (admission.py)."""

@@ -6,7 +6,7 @@
     windows     lists of rows beside the tables (windows.py)
     one batch   what is due of it and of what was held back, sorted by (ts, has an id, id, arrival), each as above, and
                 before each the timers that are due by then (timers.py); the members of an atomic batch at the place of
-                their last one, and what is short of some behind all
+                their last one, and what is short of some behind all; no event whose id has run already (unique.py)
     one call    an event that runs now, after all that has run and before all that has not
 
 This is what every other way of running a batch must equal, so it is written to be read and not to
@@ -22,7 +22,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -36,6 +36,7 @@ from penstock.execute.request import Admission, BatchRequest, KeptSteps, checked
 from penstock.execute.rounds import Rounds
 from penstock.execute.timers import Timers
 from penstock.execute.uncompiled import EPOCH, MICROSECOND, Clock, Key, Row
+from penstock.execute.unique import Ids, Seen
 from penstock.execute.values import lower
 from penstock.plan import flow
 from penstock.state.sql import read
@@ -52,6 +53,14 @@ class Arrival:
     @property
     def ts(self) -> float:
         return float(self.place[0]) if self.place[0] == _NEVER else int(self.place[0])
+
+
+class _Turn(NamedTuple):
+    """When what has arrived gets its outcomes."""
+
+    at: tuple[bool, Any]  # behind all else; the place of an event
+    is_duplicate: bool
+    place: Any
 
 
 _NEVER = float("-inf")  # before every ts
@@ -76,6 +85,7 @@ class Reference:
         self._clock: float = _NEVER  # the highest ts that has run
         self._held: list[Arrival] = []
         self._timers = Timers()
+        self._ids = Ids(program)
 
     def go_on(self, before: Reference, rename: Mapping[str, str] | None = None) -> None:
         """Take over what the reference of an older schema of this app holds, as a version of its own. rename: what
@@ -83,6 +93,7 @@ class Reference:
         clock = ("_outcomes", "_versions", "_called", "_answers", "_watermark", "_arrived", "_highest", "_clock")
         for name in clock:
             setattr(self, name, getattr(before, name))
+        self._ids.go_on(before._ids)
         self.version = before.version + 1
         self._versions[self.version] = _table([], self.program.outcomes())
         older = {table.name: table for table in before.program.tables}
@@ -192,6 +203,7 @@ class Reference:
     def set_back(self, t: Any) -> None:
         """Set the high mark, and the clock with it, back to a time; a version of its own."""
         to = intake.moment(self.program, t)
+        self._ids.set_back(self._clock, min(self._clock, to))
         self._highest, self._clock = min(self._highest, to), min(self._clock, to)
         self.version += 1
         self._versions[self.version] = _table([], self.program.outcomes())
@@ -256,17 +268,23 @@ class Reference:
         """The next version. until: what the clock is set to behind it. rejected: what of its batch is no event."""
         self.version += 1
         self._emitted = []
-        ran = []
+        ran = list[tuple[_Turn, list[dict[str, Any]]]]()
         for one in late:
-            ran.append(((False, one.place), [self._outcome(one) | {"step": 0, "status": "late"}]))
-            self._answer(one, ran[-1][1][0])
-        for several in sorted(self._batches(due), key=self._turn):
+            rows = [self._outcome(one) | {"step": 0, "status": "late"}]
+            ran.append((_Turn((False, one.place), False, one.place), rows))
+            self._answer(one, rows[0])
+        duplicates = self._ids.run(due, self._clock, self.version)
+        for turn, several in self._turns(due, duplicates):
             before = self._run_timers(max(self._clock, *(one.ts for one in several)))
             outcomes = [self._outcome(one) for one in several]
-            values = [one.values for one in several]
-            rows, _ = self._round(several[0].event, values, outcomes, self._clock, flow.MOST_EMITS)
+            if turn.is_duplicate:
+                first = duplicates[several[0].place]
+                rows = [outcomes[0] | {"step": 0, "status": "duplicate", "version": first.version}]
+            else:
+                values = [one.values for one in several]
+                rows, _ = self._round(several[0].event, values, outcomes, self._clock, flow.MOST_EMITS)
             self._answer(several[-1], rows[0])
-            ran.append((self._turn(several), before + rows))
+            ran.append((turn, before + rows))
         rows = [row for _, some in sorted(ran, key=lambda one: one[0]) for row in some]
         rows += self._run_timers(max(self._clock, until))
         if self._steps == "roots":
@@ -312,17 +330,20 @@ class Reference:
 
     def _whole(self, due: list[Arrival], highest: float) -> list[Arrival]:
         """Without what waits for other members of an atomic batch, or behind what does. highest: of this ts more may
-        come."""
+        come. A duplicate is no member; it waits if the first one does."""
         sizes = self.program.batches
+        duplicates = self._ids.duplicates(due, self._clock)
         for place, one in enumerate(due):
-            if sizes.get(one.event.name) == "ts" and one.ts == highest:
+            if sizes.get(one.event.name) == "ts" and one.ts == highest and one.place not in duplicates:
                 due = due[:place]  # more of this ts may come, and all from here on has it
                 break
         for name, size in sizes.items():
             if isinstance(size, int):
-                members = [one for one in due if one.event.name == name]
+                members = [one for one in due if one.event.name == name and one.place not in duplicates]
                 due = _without(due, members[len(members) // size * size :])
-        return due
+        firsts = {place: first.place for place, first in duplicates.items() if first.version is None}
+        there = {one.place for one in due}
+        return [one for one in due if firsts.get(one.place, one.place) in there]
 
     def _batches(self, due: list[Arrival]) -> list[list[Arrival]]:
         """Each transaction's events, in order: one, or the members of an atomic batch."""
@@ -352,10 +373,20 @@ class Reference:
         assert order is not None
         return EPOCH + first_ts(order) * MICROSECOND if order.kind == "datetime" else first_ts(order)
 
-    def _turn(self, several: list[Arrival]) -> tuple[bool, tuple[Any, ...]]:
-        """When a transaction runs: at the place of its last event; what is short of members, in a flush, behind all."""
-        size = self.program.batches.get(several[0].event.name)
-        return isinstance(size, int) and len(several) < size, several[-1].place
+    def _turns(self, due: list[Arrival], duplicates: Mapping[Any, Seen]) -> list[tuple[_Turn, list[Arrival]]]:
+        """When transactions run, in that order: at the place of their last event; what is short of members, in a flush,
+        behind all. A duplicate stands at its own place, or behind the first one, whose batch may run later."""
+        out, runs_at = list[tuple[_Turn, list[Arrival]]](), dict[Any, tuple[bool, Any]]()
+        for several in self._batches([one for one in due if one.place not in duplicates]):
+            size = self.program.batches.get(several[0].event.name)
+            at = isinstance(size, int) and len(several) < size, several[-1].place
+            runs_at |= {one.place: at for one in several}
+            out.append((_Turn(at, False, several[-1].place), several))
+        for one in (one for one in due if one.place in duplicates):
+            own = False, one.place
+            at = max(own, runs_at.get(duplicates[one.place].place, own))
+            out.append((_Turn(at, True, one.place), [one]))
+        return sorted(out, key=lambda one: one[0])
 
     def _run_timers(self, to: float) -> list[dict[str, Any]]:
         """Move the clock to this time, and run the timers on the way; the rows of their outcomes."""

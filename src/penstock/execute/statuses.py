@@ -9,6 +9,7 @@ STATUSES = (
     "committed",
     "aborted",
     "late",  # it came behind the watermark, and did not run
+    "duplicate",  # its id has run already (duplicates.py); the row has the version in which it ran
     "rejected",  # it cannot be an event (admission.py)
 )
-COMMITTED, ABORTED, LATE, REJECTED = range(len(STATUSES))
+COMMITTED, ABORTED, LATE, DUPLICATE, REJECTED = range(len(STATUSES))

@@ -6,7 +6,7 @@
     Record                 what they give: a table and a key, which looks through at each use
 
 Plain Python is not quite what a body means: Python's ints have no end, and `decimal.Decimal`
-rounds and floors otherwise. So in the copy every name, attribute, call and int literal that is
+rounds and floors otherwise. So in the copy every name, attribute, call and literal that is
 read passes through `lift`, which makes numbers checked ones; the copy is otherwise the function.
 """
 
@@ -21,13 +21,14 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.declare import notebook, objects
+from penstock.declare import constants, notebook, objects
+from penstock.declare.constants import is_collection
 from penstock.declare.model import EventDef, TableDef, WindowDef
 from penstock.declare.null import Null, is_none, use
 from penstock.errors import Aborted
 from penstock.execute import scans
 from penstock.execute.aggregates import REFERENCES, Turns
-from penstock.execute.values import convert, lift, lower, negated
+from penstock.execute.values import convert, lift, lower, made, negated
 from penstock.execute.windows import Rows, Windows, WindowView, add, seen
 from penstock.plan.flow import TOO_MANY
 
@@ -258,7 +259,7 @@ def uncompiled(function: Callable[..., Any], copies: Copies | None = None) -> Ca
     tree = _Lifted().visit(tree)
     ast.increment_lineno(tree, first - 1)
     outside = {name: _as_now(value) for name, value in (function.__globals__ | _closure(function)).items()}
-    scope = {**outside, _LIFT: lambda value: _lift(value, copies), _NEGATED: negated, _TURNS: Turns}
+    scope = {**outside, _LIFT: lambda value: _lift(value, copies), _NEGATED: negated, _MADE: made, _TURNS: Turns}
     scope |= {_IS_NONE: is_none, _NONE: Null("null"), _VALUE: _value}
     exec(compile(ast.fix_missing_locations(tree), function.__code__.co_filename, "exec"), scope)
     copied = scope[function.__name__]
@@ -280,7 +281,7 @@ def _as_now(value: Any) -> Any:
 
 
 # Not names that a body could have.
-_LIFT, _NEGATED, _TURNS, _ITEMS = "(lift)", "(negated)", "(turns)", "(items)"
+_LIFT, _NEGATED, _MADE, _TURNS, _ITEMS = "(lift)", "(negated)", "(made)", "(turns)", "(items)"
 _IS_NONE, _NONE, _VALUE = "(is none)", "(none)", "(value)"
 
 
@@ -289,8 +290,25 @@ def _lift(value: Any, copies: Copies) -> Any:
         return _copy_of(value, copies)
     if isinstance(value, types.MethodType) and objects.is_function(value.__func__):
         return types.MethodType(_copy_of(value.__func__, copies), value.__self__)
+    if is_collection(value):
+        return _collection(value)
     reference = REFERENCES.get(value) if isinstance(value, types.BuiltinFunctionType) else None
     return _or_null(lift(value)) if reference is None else reference
+
+
+class _Table(dict[Any, Any]):
+    """A constant dict."""
+
+    def __missing__(self, key: Any) -> Any:
+        use(key)
+        raise Aborted("missing key")
+
+
+def _collection(value: Any) -> Any:
+    if isinstance(value, dict):
+        keys = (_or_null(lift(key)) for key in value)
+        return _Table(zip(keys, (_or_null(lift(one)) for one in constants.values(value)), strict=True))
+    return type(value)(_or_null(lift(one)) for one in value)
 
 
 def _or_null(value: Any) -> Any:
@@ -304,7 +322,7 @@ def _value(owner: Any) -> Any:
 
 
 class _Lifted(ast.NodeTransformer):
-    """Passes every name, attribute, call and int literal that is read through `lift`; drops annotations."""
+    """Passes every name, attribute, call and literal int or string that is read through `lift`; drops annotations."""
 
     def _lift(self, node: Any) -> Any:
         self.generic_visit(node)
@@ -368,7 +386,14 @@ class _Lifted(ast.NodeTransformer):
     def visit_Constant(self, node: ast.Constant) -> Any:
         if node.value is None:
             return ast.copy_location(ast.Name(_NONE, ast.Load()), node)
-        return self._lift(node) if type(node.value) is int else node
+        return self._lift(node) if type(node.value) in (int, str) else node
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
+        """What stands between its braces; the rest is no expression of its own."""
+        for one in node.values:
+            if isinstance(one, ast.FormattedValue):
+                one.value = self.visit(one.value)
+        return _call(_MADE, node, node)
 
     def visit_arg(self, node: ast.arg) -> Any:
         node.annotation = None

@@ -4,6 +4,7 @@
     Dec   an exact decimal: unscaled integer n, scale s, so n / 10**s; at most 18 digits
 
     Moment, Day, Span   Python's datetime, date and timedelta, with Python's arithmetic
+    Text                a string
 
 All abort with `overflow` at the operation that leaves their range. floats, bools and strs are
 Python's own. Three ways lead between these and the outside:
@@ -23,7 +24,7 @@ from fractions import Fraction
 from typing import Any
 
 from penstock.declare.kinds import COLUMNS
-from penstock.declare.limits import LONGEST
+from penstock.declare.limits import LONGEST, LONGEST_TEXT
 from penstock.declare.null import Null, is_none, use
 from penstock.declare.types import INT_MAX, INT_MIN, MAX_DIGITS, Type, plain
 from penstock.errors import Aborted
@@ -297,7 +298,7 @@ class Span(datetime.timedelta):
         total = cls.of(datetime.timedelta())
         for name, part in several.items():
             try:
-                total += cls.of(datetime.timedelta(**{name: part}))
+                total += cls.of(datetime.timedelta(**{name: use(part)}))
             except OverflowError:
                 raise Aborted("overflow") from None
         return total
@@ -314,6 +315,44 @@ class Span(datetime.timedelta):
         if not -LONGEST <= value <= LONGEST:
             raise Aborted("overflow")
         return datetime.timedelta.__new__(Span, value.days, value.seconds, value.microseconds)
+
+
+def made(result: Any) -> Any:
+    """A string that a body has made; anything else is itself."""
+    if not isinstance(result, str):
+        return result
+    if len(result.encode()) > LONGEST_TEXT:
+        raise Aborted("overflow")
+    return Text(result)
+
+
+def _making(method: Any) -> Any:
+    return lambda self, *given: made(method(self, *given))
+
+
+def _looking(method: Any) -> Any:
+    return lambda self, other: method(self, use(other))
+
+
+class Text(str):
+    """A string; what is made of it is no longer than the longest."""
+
+    __slots__ = ()
+    __getitem__ = _making(str.__getitem__)
+    lower, upper = _making(str.lower), _making(str.upper)
+    strip, lstrip, rstrip = _making(str.strip), _making(str.lstrip), _making(str.rstrip)
+    startswith, endswith = _looking(str.startswith), _looking(str.endswith)
+    __contains__ = _looking(str.__contains__)
+
+    def __add__(self, other: Any) -> Any:
+        return made(str.__add__(self, other)) if isinstance(other, str) else NotImplemented
+
+    def __radd__(self, other: Any) -> Any:
+        return made(str.__add__(other, self)) if isinstance(other, str) else NotImplemented
+
+
+def _text(value: Any) -> Any:
+    return value if isinstance(value, str) else made(str(value))
 
 
 def _rounded(value: Any, *digits: int) -> Any:
@@ -350,6 +389,7 @@ _REFERENCES: dict[Any, Callable[..., Any]] = {
     int: _int,
     decimal.Decimal: _decimal,
     datetime.timedelta: Span,
+    str: _text,
 }
 
 _LIFTS: dict[type, Callable[[Any], Any]] = {
@@ -358,6 +398,7 @@ _LIFTS: dict[type, Callable[[Any], Any]] = {
     datetime.datetime: Moment.of,
     datetime.date: Day.of,
     datetime.timedelta: Span.of,
+    str: Text,
     types.BuiltinFunctionType: lambda function: _REFERENCES.get(function, function),
     type: lambda made: _REFERENCES.get(made, made),
 }
@@ -411,6 +452,8 @@ def lower(value: Any) -> Any:
             return value.plain()
         case Int():
             return int(value)
+        case Text():
+            return str(value)
         case Moment():
             return datetime.datetime.combine(value.date(), value.timetz())
         case Day():

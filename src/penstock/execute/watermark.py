@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.declare.model import Program
-from penstock.execute.atomic_batches import whole
+from penstock.execute.atomic_batches import Marked, whole
 from penstock.execute.intake import EventBatch
 from penstock.execute.order import times_of
 from penstock.state.arrow import times
@@ -83,9 +83,10 @@ def release(
     *,
     flush: bool = False,
     until: int | None = None,
+    marked: Marked = lambda ordered: ordered,
 ) -> Released:
     """Split what has arrived and what was held into what runs, what is late, and what waits on. delay: None, or what a
-    watermark holds back. until: what the clock is set to by hand."""
+    watermark holds back. until: what the clock is set to by hand. marked: says which events are duplicates."""
     buffer, given_up = _without_beyond(program, buffer)
     new = [times_of(a) for a in events]
     tops = [int(ts.max()) for ts in new if ts.size] + ([] if buffer.highest is None else [buffer.highest])
@@ -106,7 +107,7 @@ def release(
         runs.append(np.zeros_like(late) if limit is None else (ts <= limit) & ~late)
     if program.batches and not flush:
         # Behind a clock that is set by hand nothing comes at its time any more.
-        runs = whole(program, events, runs, highest if until is None else until + 1)
+        runs = whole(program, events, runs, highest if until is None else until + 1, buffer.frontier, marked)
     for one, ts, late, run in zip(events, moments, lates, runs, strict=True):
         keep = ~run & ~late
         if keep.any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock.declare import body as bodies
@@ -124,12 +125,34 @@ def agree(program: Program, lowered: list[Lowered]) -> Program:
 
 
 def _refuse_units(program: Program) -> None:
-    """A ttl counts in what ts is of."""
+    """A ttl counts in what ts is of, and so does the span in which an id runs once."""
     ts = program.order_type()
     for table in program.tables:
         if ts is not None and table.ttl is not None and isinstance(table.ttl, int) == (ts == DATETIME):
             takes = "a timedelta" if ts == DATETIME else "an int, in its unit"
             raise DeclarationError(f"table '{table.name}': ttl={table.ttl!r}, but ts is {ts} in this app; give {takes}")
+    for event in program.unique:
+        at = f"event '{event.name}', field '{event.id}': unique={event.unique!r}"
+        if ts is None:
+            raise DeclarationError(
+                f"{at}, but app '{program.name}' has no event with a ps.order(), and so no time; leave it out"
+            )
+        if isinstance(event.unique, int) == (ts == DATETIME):
+            takes = '"1 day" or a timedelta' if ts == DATETIME else "an int, in its unit"
+            raise DeclarationError(f"{at}, but ts is {ts} in this app; give {takes}")
+
+
+def _refuse_unique(program: Program, plans: Sequence[TransactionPlan]) -> None:
+    """What is emitted is caused once by what caused it."""
+    unique = {event.name: event for event in program.unique}
+    emitted = ((plan, op) for plan in plans for op in plan.block.walk() if op.code in ("emit", "timer"))
+    for plan, op in ((plan, op) for plan, op in emitted if op.name in unique):
+        id_ = unique[op.name].id
+        raise DeclarationError(
+            f"transaction '{plan.name}' ({plan.file}:{op.line}) emits '{op.name}', but unique= of its ps.id() is for "
+            f"events that come from outside; leave it out and, to run each {id_} once, insert it into a table: "
+            f"Seen.insert(e.{id_})"
+        )
 
 
 def _refuse_owners(lowered: list[Lowered]) -> None:
@@ -172,6 +195,7 @@ def build(program: Program, lowered: list[Lowered], checks: list[LoweredCheck]) 
     )
     refuse_columns(plan.program)
     _refuse_units(plan.program)
+    _refuse_unique(plan.program, plan.transactions)
     refuse_timers(plan.program, plan.transactions)
     verify(plan, "lower")
     for one_pass in PASSES:

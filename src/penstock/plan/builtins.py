@@ -20,7 +20,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.types import INT, Type
-from penstock.plan import aggregates, expressions, lists, making_times, names, windows
+from penstock.plan import aggregates, expressions, lists, making_texts, making_times, names, windows
 from penstock.plan.nullable import use
 from penstock.plan.numbers import compare, negate, to_type
 from penstock.plan.values import Val, decimal_type
@@ -126,6 +126,8 @@ def _len(lo: Lowering, node: ast.Call) -> Val:
     found = windows.length(lo, _only(lo, node))
     if found is None and (table := names.table_of(lo, _only(lo, node))) is not None:
         lo.body.refuse(node, f"a table has no len; count its records: sum(1 for r in {table.name})")
+    if found is None and lists.found(lo, _only(lo, node)) is None:
+        found = making_texts.length(lo, _only(lo, node))
     return found or lo.value("len", INT, lists.needed(lo, _only(lo, node)), node=node)
 
 
@@ -191,6 +193,7 @@ BUILTINS = (
         constants=(-18, 22),  # as far as the kernels are exact
     ),
     Builtin(len, lower=_len),
+    Builtin(str, lower=making_texts.of_value),
     Builtin(range, loop=True),
     Builtin(zip, loop=True),
     Builtin(enumerate, loop=True),

@@ -88,7 +88,7 @@ def _line(op: Op) -> str:
             text = f'abort "{op.name}"'
         case "tell":
             text = f"tell {', '.join(f'{lane} %{value}' for lane, value in zip(op.const, op.args, strict=True))}"
-        case "return" | "call" | "udf" | "emit":
+        case "return" | "call" | "look" | "make" | "udf" | "emit":
             text = f"{op.code} {op.name}({args})"
         case "timer":
             text = f"emit {op.name}({', '.join(f'%{a}' for a in op.args[:-1])}) at %{op.args[-1]}"
@@ -115,6 +115,8 @@ def _summary(plan: Plan, transaction: TransactionPlan) -> list[str]:
     required = [f'"{r.reason}"{_needs(r.needs)}' for r in requirements(plan, transaction)]
     returned = [f"{name}{_needs(needs)}" for name, needs in given(transaction.block).items()]
     out = []
+    if any(op.traits.interns for op in transaction.block.walk()):
+        out.append("runs alone, since it makes strings")
     for title, lines in (("accesses", touched), ("requires, or aborts with", required), ("returns", returned)):
         if lines:
             out += [title, *("  " + line for line in lines)]

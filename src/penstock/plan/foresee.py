@@ -8,7 +8,7 @@ A key may be anything that the event's fields and constants make. What cannot be
 transaction alone: a key from state; from a udf, which need not give the same twice; that a loop carries from turn to
 turn; from a slice of a list; or from loops of which nothing says beforehand that their turns are few: a range of no
 constant length or of more than MOST_TURNS, or two lists at once, whose turns are the product. Neither can the records
-of a scan.
+of a scan. And a transaction that makes a string runs alone, for others would write it to the same place.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from penstock.plan.ir import Block, Op, Plan, TransactionPlan
 # Each turn has an entry in the batch's graph, also those that the body breaks off before.
 MOST_TURNS = 64
 _SCANNED, _SCAN = "from a scan", "scan of "
+_NEW_TEXT = "a new string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class AccessSet:
 def foresee(transaction: TransactionPlan) -> AccessSet | None:
     """None where a key cannot be known before the transaction runs."""
     keys = _Keys(transaction.block)
-    if keys.scans or any(keys.alone(op) for op in keys.lookups):
+    if keys.scans or keys.interns or any(keys.alone(op) for op in keys.lookups):
         return None
     # Behind a choice between records, each of them may be the one that is written.
     written = keys.behind(
@@ -80,19 +81,20 @@ def foresee(transaction: TransactionPlan) -> AccessSet | None:
 
 
 def unforeseen(block: Block) -> dict[int, str]:
-    """What cannot be known before the transaction runs: lookups, and where their key is from; and scans."""
+    """Why a transaction runs alone: lookups, and where their key is from; scans; and new strings."""
     keys = _Keys(block)
     found = {op.id: why for op in keys.lookups if (why := keys.alone(op))}
-    return found | {op.id: f"{_SCAN}{op.table}" for op in keys.scans}
+    return found | {op.id: f"{_SCAN}{op.table}" for op in keys.scans} | {op.id: _NEW_TEXT for op in keys.interns}
 
 
 def told(several: set[str]) -> str:
     """What `unforeseen` says of transactions, in words."""
     tables = sorted(one.removeprefix(_SCAN) for one in several if one.startswith(_SCAN))
     # That keys are from a scan goes without saying where the scan is told.
-    keys = sorted(one for one in several if not one.startswith(_SCAN) and one != _SCANNED)
+    keys = sorted(one for one in several if not one.startswith(_SCAN) and one not in (_SCANNED, _NEW_TEXT))
     parts = [f"a key {' or '.join(keys)}"] if keys else []
-    return " or ".join([*parts, *([f"a scan of {', '.join(tables)}"] if tables else [])])
+    parts += [f"a scan of {', '.join(tables)}"] if tables else []
+    return " or ".join([*parts, *([_NEW_TEXT] if _NEW_TEXT in several else [])])
 
 
 class _Keys:
@@ -101,6 +103,7 @@ class _Keys:
     def __init__(self, block: Block) -> None:
         self.ops = {op.id: op for op in block.walk()}
         self.lookups = [op for op in self.ops.values() if op.traits.takes == "key"]
+        self.interns = [op for op in self.ops.values() if op.traits.interns]
         self.scans = [op for op in self.ops.values() if op.code == "scan"]
         self.owner = block.loops_of_items()
         self.windows = {op.table for op in self.ops.values() if op.traits.takes == "window"}

@@ -58,6 +58,7 @@ class Traits:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()  # likewise
     access: str = ""  # what a schedule calls it
+    interns: bool = False  # it makes a string, which only a transaction that runs alone can do
 
     @property
     def compares(self) -> bool:
@@ -93,6 +94,9 @@ OPERATIONS: dict[str, Traits] = {
     "now": Traits("now", aborts=("no clock yet",), conditional=True, shared=True, cheap=True),
     "convert": Traits("convert", aborts=_OVERFLOW, fits=("float",), cheap=True),
     "call": Traits("call", aborts=_OVERFLOW, conditional=True, shared=True),
+    # Strings: look looks at them, make makes one; name is the kernel.
+    "look": Traits("look", shared=True),
+    "make": Traits("make", aborts=_OVERFLOW, retries=True, shared=True, interns=True),
     "udf": Traits("udf", aborts=("udf {name} failed",)),
     # Comparison.
     "eq": Traits("comparison", "==", cheap=True),
@@ -186,10 +190,11 @@ class Op:
     line: int = 0
     table: str = ""
     name: str = ""  # a column, a field, a reason, a function, an event, a lane
-    # const: the value; field, list: whether it may be null; now: whether there may be none; call: whether it may
-    # overflow; item: which list (-1: the number of the turn), which key column of a record, or which column of a
-    # window's row; range: the step; insert: how many of its arguments are the key; tell: a lane for each argument;
-    # scan: which records; window_sum: whether of what is seen, of which the sum is kept; checks: the tables
+    # const: the value; make: which of its arguments are ints; field, list: whether it may be null; now: whether there
+    # may be none; call: whether it may overflow; item: which list (-1: the number of the turn), which key column of a
+    # record, or which column of a window's row; range: the step; insert: how many of its arguments are the key; tell: a
+    # lane for each argument; scan: which records; window_sum: whether of what is seen, of which the sum is kept;
+    # checks: the tables
     const: Any = None
     body: tuple[Op, ...] = ()  # loops
     carries: tuple[Carry, ...] = ()  # loops

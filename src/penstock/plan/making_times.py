@@ -12,6 +12,7 @@ from penstock.declare.body import MISSING
 from penstock.declare.limits import LONGEST
 from penstock.declare.types import DATETIME, INT, TIMEDELTA
 from penstock.plan import expressions, names
+from penstock.plan.nullable import use
 from penstock.plan.values import Val
 
 if TYPE_CHECKING:
@@ -70,9 +71,10 @@ def span(lo: Lowering, node: ast.Call) -> Val:
 
 def _sum(lo: Lowering, parts: dict[str, ast.expr], node: ast.Call) -> Val:
     """n * timedelta(minutes=1) + …: of each part in turn, as they are written, once all are evaluated."""
-    given = {name: expressions.value(lo, one) for name, one in parts.items()}
+    given = {name: expressions.nullable_value(lo, one) for name, one in parts.items()}
     total: Val | None = None
-    for name, found in given.items():
+    for name, one in given.items():
+        found = use(lo, one, parts[name])
         if found.type != INT:
             lo.body.refuse(parts[name], f"timedelta takes constant numbers and ints, not {found.type}")
         part = lo.value("mul", TIMEDELTA, found, lo.const(UNITS[name], TIMEDELTA), node=node)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from penstock.declare.body import MISSING
-from penstock.declare.types import DATE, DATETIME, FLOAT, INT, TIMEDELTA, Type
-from penstock.plan import expressions, making_times, names
+from penstock.declare.types import BOOL, DATE, DATETIME, FLOAT, INT, STR, TIMEDELTA, Type
+from penstock.plan import expressions, making_texts, making_times, names
 from penstock.plan.nullable import use
 from penstock.plan.values import Val
 
@@ -109,7 +109,13 @@ def _rows() -> list[Method]:
     return out
 
 
-METHODS = tuple(_rows())
+def _of_strings() -> list[Method]:
+    looks = [Method(STR, name, BOOL, called=True, lower=making_texts.method) for name in ("startswith", "endswith")]
+    makes = ("lower", "upper", "strip", "lstrip", "rstrip")
+    return looks + [Method(STR, name, STR, called=True, lower=making_texts.method) for name in makes]
+
+
+METHODS = (*_rows(), *_of_strings())
 _AS_TEXT = "give the time itself, and write it as text where outcomes are read"
 INSTEAD = {
     (DATETIME, "time"): "subtract its day: t - t.replace(hour=0, minute=0, second=0, microsecond=0)",
@@ -120,4 +126,6 @@ INSTEAD = {
     (DATE, "strftime"): _AS_TEXT,
     (TIMEDELTA, "hours"): "write s // timedelta(hours=1)",
     (TIMEDELTA, "minutes"): "write s // timedelta(minutes=1)",
+    (STR, "format"): 'write f"{s}-{n}"',
+    (STR, "join"): "write a + b, or an f-string",
 }

@@ -324,13 +324,13 @@ class _Comparison:
             yield "other events are emitted with at="
 
     def _both(self, part: str, table: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What was noted of a table and what is, but for defaults of columns that come or go."""
+        """What was noted of a table and what is, but for defaults of columns that come, go or change."""
         was, now = (dict((one.noted(part) or {}).get(table, {})) for one in (self._was, self._now))
         if part == schema.DEFAULTS:
             was = {self.renamed.get(table, {}).get(name, name): value for name, value in was.items()}
-            there = {self.renamed.get(table, {}).get(name, name) for name in self._was.tables[table]}
-            both = there & self._now.tables[table].keys()
-            was, now = ({n: value for n, value in one.items() if n in both} for one in (was, now))
+            columns = {self.renamed.get(table, {}).get(n, n): text for n, text in self._was.tables[table].items()}
+            same = {n for n, text in self._now.tables[table].items() if columns.get(n) == text}
+            was, now = ({n: value for n, value in one.items() if n in same} for one in (was, now))
         return was, now
 
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from penstock.declare.types import BOOL, DATE, DATETIME, FLOAT, INT, INT_MIN, MAX_DIGITS, STR, TIMEDELTA, Type
-from penstock.plan import names, refusals, times
+from penstock.plan import names, refusals, texts, times
 from penstock.plan.ir import OPERATIONS
 from penstock.plan.nullable import equal, typed, use
 from penstock.plan.values import NONE, Val, decimal_type, fits, unscaled
@@ -39,7 +39,7 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
 # What to write instead of arithmetic with what is no number.
 _INSTEAD = {
     BOOL: "; write `1 if x else 0`",
-    STR: "; strings cannot be built in a transaction: give the table a key of several columns",
+    STR: '; + joins strings alone, and an f-string takes ints too: f"{s}{n}"',
     DATETIME: "; add a timedelta: n * timedelta(seconds=1)",
     DATE: "; add a timedelta: n * timedelta(days=1)",
 }
@@ -59,6 +59,8 @@ def arithmetic(lo: Lowering, op: ast.operator, a: Val, b: Val, node: ast.AST) ->
     a, b = use(lo, a, node), use(lo, b, node)
     if (a.type in times.TIMES and b.type in times.TIMES) or TIMEDELTA in (a.type, b.type):
         return times.arithmetic(lo, code, sign, a, b, node)
+    if code == "add" and a.type == b.type == STR:
+        return texts.make(lo, "texts.join", a, b, node=node, const=0)
     for one in (a, b):
         if not one.type.traits.number:
             lo.body.refuse(node, f"'{sign}' takes numbers, not {one.type}{_INSTEAD.get(one.type, '')}")

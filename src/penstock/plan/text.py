@@ -41,7 +41,7 @@ class Texts:
                 return f"{op.table}[{self.join(row.args)}].{op.name}" if row.code != "self" else f"self.{op.name}"
             case "index":
                 return f"{self.list_of(self.ops[op.args[0]])}[{self.of(op.args[1])}]"
-            case "call":
+            case "call" | "look" | "make":
                 return f"{op.name}({self.join(op.args)})"
             case "len":
                 return f"len({self.list_of(self.ops[op.args[0]])})"

@@ -33,12 +33,13 @@ class OutcomeFiles:
     disk: Disk = field(default_factory=Disk)
     _manifest: Manifest | None = field(default=None, init=False, repr=False)
 
-    def write(self, outcomes: pa.Table) -> None:
+    def write(self, outcomes: pa.Table, versions: pa.Array | None = None) -> None:
         """Write the outcomes of one version, or of several in order, unless they are there. A file appears whole, under
-        the name of its last version, or not at all."""
+        the name of its last version, or not at all. versions: which made each row, where rows do not say it: a
+        duplicate has that of the first one."""
         if outcomes.num_rows == 0:
             return
-        version = outcomes.column("version")[-1].as_py()
+        version = (outcomes.column("version") if versions is None else versions)[-1].as_py()
         try:
             self._write(version, outcomes)
         except (OSError, StateError) as error:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from penstock.execute.native import BatchContext, Kernel
-from penstock.execute.order import LATE
+from penstock.execute.order import PASSED
 from penstock.schedule.backoff import Backoff
 from penstock.schedule.choose import LEAST_WORK, Choice, Chooser, Features, parse_policy, too_little_work
 from penstock.schedule.costs import Costs
@@ -40,7 +40,7 @@ _SURPRISES = 2
 # time, so nothing is learned from it. Chosen by hand.
 _LARGER_GRAPH = 1.2
 
-ALL_LATE = RunSummary(Policy.serial(), "all of it came too late to run")
+NONE_RUNS = RunSummary(Policy.serial(), "all of it came too late to run, or has run already")
 _NO_SUMMARY = RunSummary(Policy.serial(), "")
 _NO_LITTLE = 0, _NO_SUMMARY, 0
 
@@ -65,11 +65,11 @@ class Adaptive:
         if cost is not None and cost * running.count < LEAST_WORK:
             return self._run_little(running, cost)
         self._little = _NO_LITTLE
-        late = _count_late(running.fixed["kind"])
+        late = _count_passed(running.fixed["kind"])
         if late:
             self.kernel.run(running, 0, late)
         if late == running.count:
-            return ALL_LATE
+            return NONE_RUNS
         self._last = self._run(running, threads, late)
         self.similarity.observe_aborts(_abort_ratio(running, late), running.count - late)
         if self.event_cost.mismatches and self.event_cost.looked_at:
@@ -276,9 +276,12 @@ class Adaptive:
         )
 
 
-def _count_late(kind: Any) -> int:
-    """How many events came too late. They are the first of their batch."""
-    return int(np.count_nonzero(kind >= LATE)) if kind[0] >= LATE else 0
+def _count_passed(kind: Any) -> int:
+    """How many events at the head of a batch do not run: those that came too late. Duplicates stand among the rest."""
+    if kind[0] < PASSED:
+        return 0
+    runs = kind < PASSED
+    return int(np.argmax(runs)) if runs.any() else kind.size
 
 
 def _abort_ratio(running: BatchContext, start: int) -> float:

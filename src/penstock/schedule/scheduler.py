@@ -17,7 +17,7 @@ import numpy as np
 from penstock.execute import cache
 from penstock.execute.native import BatchContext, Kernel
 from penstock.plan.foresee import told, unforeseen
-from penstock.schedule.adaptive import ALL_LATE, Adaptive
+from penstock.schedule.adaptive import NONE_RUNS, Adaptive
 from penstock.schedule.costs import Costs
 from penstock.schedule.executors import Executors
 from penstock.schedule.groups import groups, part, put_back
@@ -139,7 +139,7 @@ class Scheduler:
 def nested(found: list[tuple[str, RunSummary]]) -> RunSummary:
     """How groups were run, told as one."""
     if not found:
-        return ALL_LATE
+        return NONE_RUNS
     spent: dict[str, float] = {}
     for _, one in found:
         _add(spent, one.spent)

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.commit import RETAIN
@@ -29,6 +30,7 @@ from penstock.spark.outcome_writer import OutcomeWriter
 MOST = 50
 
 Version = tuple[int, pa.Table, dict[str, pa.Table]]  # its outcomes, and what it emitted
+Rows = list[tuple[int, pa.Table]]  # of versions that have some
 
 
 class Backlog:
@@ -79,17 +81,17 @@ class Backlog:
             yield None, self._outcomes
         yield from self._outputs
 
-    def _files(self, versions: list[Version]) -> Iterator[tuple[OutcomeSink, list[pa.Table]]]:
+    def _files(self, versions: list[Version]) -> Iterator[tuple[OutcomeSink, Rows]]:
         for name, files in self._sinks():
-            tables = [out if name is None else emitted.get(name) for _, out, emitted in versions]
-            several = [table for table in tables if table is not None and table.num_rows]
+            tables = [(version, out if name is None else emitted.get(name)) for version, out, emitted in versions]
+            several = [(version, table) for version, table in tables if table is not None and table.num_rows]
             if several:
                 yield files, several
 
-    def _stored(self, name: str | None, versions: list[int]) -> list[pa.Table]:
+    def _stored(self, name: str | None, versions: list[int]) -> Rows:
         database = self._database
-        tables = [database.outcomes(v) if name is None else database.emitted(name, v) for v in versions]
-        return [table for table in tables if table.num_rows]
+        tables = [(v, database.outcomes(v) if name is None else database.emitted(name, v)) for v in versions]
+        return [(version, table) for version, table in tables if table.num_rows]
 
     def _spans(self, files: OutcomeSink) -> Iterator[list[int]]:
         """What the newest file holds, which may be a name without a file, and what lies behind it."""
@@ -117,6 +119,8 @@ class Backlog:
         return out
 
 
-def _write(files: list[tuple[OutcomeSink, list[pa.Table]]]) -> None:
-    for sink, tables in files:
-        sink.write(tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries().combine_chunks())
+def _write(files: list[tuple[OutcomeSink, Rows]]) -> None:
+    for sink, several in files:
+        tables = [table for _, table in several]
+        rows = tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+        sink.write(rows, pa.array(np.repeat([version for version, _ in several], [table.num_rows for table in tables])))

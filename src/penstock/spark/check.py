@@ -3,7 +3,7 @@ the outcomes. No Spark is needed for it.
 
     files that batches came from     with log="source", what the log says of them: they are the log
     sources/EVENT.list               each line's checksum, and whose list it is
-    sources/EVENT.topic              its checksum, and whose it is
+    sources/EVENT.topic, sinks       their checksums, and whose they are
     drained                          its checksum
     checkpoint/metadata              the query whose state this is
     checkpoint/offsets, commits      Hadoop's checksums; and that the next batch is the one that the state waits for
@@ -25,7 +25,7 @@ from pathlib import Path
 from penstock.check.findings import RESTORE, Finding, problem_of
 from penstock.check.leftovers import names
 from penstock.commit import Disk
-from penstock.commit.identity import DRAINED
+from penstock.commit.identity import DRAINED, SINKS
 from penstock.commit.lines import directory_of
 from penstock.commit.log import read_contents
 from penstock.commit.scan import Entry, scan, segment_path
@@ -36,6 +36,7 @@ from penstock.spark.checkpoint import CHECKPOINT, read_note
 from penstock.spark.drained import DrainNote
 from penstock.spark.kafka.note import SUFFIX as TOPIC
 from penstock.spark.kafka.note import read as read_topic_note
+from penstock.spark.kafka.sink_note import read_note as read_sink_note
 from penstock.spark.listing import OLD_SUFFIX, SOURCES, SUFFIX, FileList
 from penstock.store.stream import StreamState
 
@@ -48,7 +49,7 @@ _FITS = "restore the checkpoint and the state directory from one backup, or give
 def check_beside(state: Path, disk: Disk | None = None) -> list[Finding]:
     """All that a stream keeps in the state directory. A query may be running: what is seen twice is believed."""
     disk = disk or Disk()
-    parts = (_logged_by_name, _sources, _drained, _checkpoint)
+    parts = (_logged_by_name, _sources, _sinks, _drained, _checkpoint)
     return _seen_twice(lambda: [finding for part in parts for finding in part(disk, state)])
 
 
@@ -155,12 +156,24 @@ def _sources(disk: Disk, state: Path) -> Iterator[Finding]:
 
 
 def _topic(disk: Disk, file: Path) -> Finding:
-    """The note of where a stream began to read a topic."""
+    """The note of where a stream began to read a topic, or of how far one is that outcomes go to."""
+    name = f"{file.parent.name}/{file.name}"
     try:
-        read_topic_note(file, disk)
+        if file.parent.name == SOURCES:
+            read_topic_note(file, disk)
+        else:
+            read_sink_note(disk, file)
     except StateError as error:
-        return Finding(f"{SOURCES}/{file.name}", False, problem_of(error, file), f"{RESTORE}: the stream cannot go on")
-    return Finding(f"{SOURCES}/{file.name}", size=_size(disk, file))
+        return Finding(name, False, problem_of(error, file), f"{RESTORE}: the stream cannot go on")
+    return Finding(name, size=_size(disk, file))
+
+
+def _sinks(disk: Disk, state: Path) -> Iterator[Finding]:
+    for name in names(disk, state / SINKS):
+        if name.endswith(TOPIC):
+            yield _topic(disk, state / SINKS / name)
+        else:
+            yield Finding(f"{SINKS}/{name}", True, "is not Penstock's", "nothing reads it; move it away")
 
 
 def _files_read(disk: Disk, folder: Path) -> dict[str, int]:

@@ -16,9 +16,9 @@ class OutcomeSink(Protocol):
     def written(self) -> list[int]:
         """Versions with which a write has ended, in order; the last two of them suffice."""
 
-    def write(self, outcomes: pa.Table) -> None:
+    def write(self, outcomes: pa.Table, versions: pa.Array | None = None) -> None:
         """The outcomes of one version, or of several in order; what was written before is not written again. Durable
-        on return."""
+        on return. versions: which made each row, where rows do not say it: a duplicate has that of the first one."""
 
 
 class SinkInput:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime
 import logging
 import os
-import re
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.commit import Disk
 from penstock.declare.model import EventDef, Program
 from penstock.declare.objects import EventType, Table
+from penstock.declare.spans import microseconds_of
 from penstock.errors import InputError
 from penstock.execute.loading import OnConflict
 from penstock.execute.request import AHEAD, Admission, Ahead, OnBad, checked_on_bad, is_default
@@ -41,15 +41,6 @@ from penstock.spark.workers import is_connect
 from penstock.store.durable import SOURCE
 
 Outcomes = str | os.PathLike[str] | SinkInput | Callable[[DataFrame, int], Any]
-
-_UNITS = {
-    "microsecond": 1,
-    "millisecond": 1000,
-    "second": 10**6,
-    "minute": 60 * 10**6,
-    "hour": 3600 * 10**6,
-    "day": 86400 * 10**6,
-}
 
 
 def start(
@@ -272,9 +263,9 @@ def delay_of(
     is_time = ts is not None and ts.kind == "datetime"
     if isinstance(watermark, int) and not isinstance(watermark, bool) and watermark >= 0:
         return watermark
-    found = re.fullmatch(r"\s*(\d+)\s*([a-z]+?)s?\s*", watermark.lower()) if isinstance(watermark, str) else None
-    if found and found[2] in _UNITS and is_time:
-        return int(found[1]) * _UNITS[found[2]]
+    told = microseconds_of(watermark)
+    if told is not None and is_time:
+        return told
     if is_time and isinstance(watermark, datetime.timedelta) and watermark >= datetime.timedelta(0):
         return watermark // datetime.timedelta(microseconds=1)
     takes = "an int, in the unit of its order column"

@@ -45,7 +45,7 @@ def _tail(data: Any, start: Any, n: Any) -> Any:
 
 
 @kernel
-def _hash(data: Any, start: Any, stop: Any) -> Any:
+def hash_of(data: Any, start: Any, stop: Any) -> Any:
     h = np.uint64(stop - start) * np.uint64(0x9E3779B97F4A7C15)
     while stop - start >= 8:
         h = mix(h ^ _load64(data, start)) * np.uint64(0x9E3779B97F4A7C15)
@@ -54,7 +54,7 @@ def _hash(data: Any, start: Any, stop: Any) -> Any:
 
 
 @kernel
-def _same(a: Any, i: Any, b: Any, j: Any, n: Any) -> Any:
+def same(a: Any, i: Any, b: Any, j: Any, n: Any) -> Any:
     while n >= 8:
         if _load64(a, i) != _load64(b, j):
             return False
@@ -92,7 +92,7 @@ def _intern(slots: Any, starts: Any, data: Any, pool: Any, offsets: Any, source:
     for block in range(0, out.size, BLOCK):
         end = min(block + BLOCK, out.size)
         for i in range(block, end):
-            hashes[i - block] = np.int64(_hash(source, np.int64(offsets[i]), np.int64(offsets[i + 1])))
+            hashes[i - block] = np.int64(hash_of(source, np.int64(offsets[i]), np.int64(offsets[i + 1])))
             prefetch(slots, (np.uint64(hashes[i - block]) << ONE) & mask)
         for i in range(block, end):
             number = slots[((np.uint64(hashes[i - block]) << ONE) & mask) + ONE]
@@ -115,7 +115,7 @@ def _intern(slots: Any, starts: Any, data: Any, pool: Any, offsets: Any, source:
                     slots[h + ONE] = number
                     break
                 if slots[h] == h64 and starts[number + 1] - starts[number] == n:
-                    if _same(data, starts[number], source, start, n):
+                    if same(data, starts[number], source, start, n):
                         break
                 h = (h + TWO) & mask
             out[i] = number
@@ -145,14 +145,19 @@ def _gather(starts: Any, data: Any, numbers: Any, offsets: Any, out: Any) -> Non
 
 class Strings:
     def __init__(self) -> None:
-        self._pool = np.zeros(1, np.int64)
+        self.pool = np.zeros(1, np.int64)
         self.slots = _empty(1024)
         self.starts = np.zeros(513, np.int64)
         self.data = np.zeros(8192, np.uint8)
 
     @property
     def count(self) -> int:
-        return int(self._pool[0])
+        return int(self.pool[0])
+
+    @property
+    def size(self) -> int:
+        """Of all of them, in bytes."""
+        return int(self.starts[self.count])
 
     def number(self, text: str) -> int:
         return int(self.intern(pa.array([text], pa.string()))[0])
@@ -169,8 +174,12 @@ class Strings:
             return out
         offsets, source = _buffers(array)
         self._reserve(len(array), int(offsets[-1]) - int(offsets[0]))
-        _intern(self.slots, self.starts, self.data, self._pool, offsets, source, out)
+        _intern(self.slots, self.starts, self.data, self.pool, offsets, source, out)
         return out
+
+    def grow(self, size: int) -> None:
+        """Room for more strings, and for so many bytes at least."""
+        self._reserve(self.count + 1, size)
 
     def _reserve(self, extra: int, size: int) -> None:
         need = self.count + extra

@@ -1,4 +1,4 @@
-"""All tables and windows of an app in memory, and the strings they share."""
+"""All tables and windows of an app in memory, the ids that have run, and the strings they share."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from penstock.plan.ir import WindowPlan
 from penstock.state.strings import Strings
 from penstock.state.table import DIRTY, ROWS, TableState
 from penstock.state.timers import TimerHeap
+from penstock.state.unique_ids import UniqueIds
 from penstock.state.view import View
 from penstock.state.window import WindowState
 
 # Making the pool anew costs a pass over every string column; below this many strings it is not worth it.
 _COMPACT_ABOVE = 1 << 20
+# Likewise for the bytes of them: bodies may make long ones.
+_COMPACT_ABOVE_BYTES = 1 << 26
 
 Parts = tuple[tuple[str, str, str], ...]  # a name, the table, which of its arrays
 
@@ -27,11 +30,12 @@ class Tables:
         self.by_name = {t.name: TableState(t) for t in program.stored}
         self._declared = [self.by_name[t.name] for t in program.tables]
         self.timers = TimerHeap(program, self.by_name)
+        self.ids = {event.name: UniqueIds(event) for event in program.unique}
         self.windows = {w.table.name: WindowState(w) for w in windows}
         self._all = {**self.by_name, **self.windows}
         self.strings = Strings()
         self._parts: tuple[Parts, int, dict[str, Any]] = (), -1, {}
-        self._compact_at = _COMPACT_ABOVE
+        self._compact_at, self._compact_at_bytes = _COMPACT_ABOVE, _COMPACT_ABOVE_BYTES
 
     def __getitem__(self, name: str) -> TableState:
         return self._all[name]
@@ -96,13 +100,16 @@ class Tables:
     def end_batch(self) -> None:
         for table in self._all.values():
             table.end_batch()
-        if self.strings.count > self._compact_at:
+        for ids in self.ids.values():
+            ids.end_batch()
+        if self.strings.count > self._compact_at or self.strings.size > self._compact_at_bytes:
             self.compact()
 
     def compact(self) -> None:
         """Forget strings that no record holds: missed keys and overwritten values would pile up otherwise."""
         lanes = [lane for table in self._all.values() for lane in _string_lanes(table)]
         lanes += [lane for window in self.windows.values() for lane in window.string_lanes()]
+        lanes += [lane for ids in self.ids.values() for lane in ids.string_lanes()]
         used = np.zeros(self.strings.count, np.bool_)
         for lane in lanes:
             used[lane] = True
@@ -113,11 +120,14 @@ class Tables:
         for lane in lanes:
             lane[:] = renumbered[lane]
         self.strings = fresh
+        for ids in self.ids.values():
+            ids.reindex()
         for table in self._all.values():
             table.forget_indexes()
             if any(c.type.kind == "str" for c in table.definition.keys):
                 table.reindex()
         self._compact_at = max(_COMPACT_ABOVE, 4 * fresh.count)
+        self._compact_at_bytes = max(_COMPACT_ABOVE_BYTES, 4 * fresh.size)
 
 
 def _string_lanes(table: TableState) -> list[Any]:

@@ -160,7 +160,7 @@ class DurableStore:
         if request.until is not None:
             header |= {"cause": ADVANCE, "until": request.until}
         parts |= {part(EMITTED, name): to_log(table) for name, table in outcomes.emitted.items() if table.num_rows}
-        parts |= {**stream.parts(self.stream), OUTCOMES: to_log(outcomes.table)}
+        parts |= {**stream.parts(self.stream), OUTCOMES: to_log(outcomes.table, versions=outcomes.duplicate > 0)}
         return self._journal.prepare(header, parts), stream
 
     def commit(self, prepared: Any) -> None:
@@ -230,8 +230,8 @@ class DurableStore:
 
     def _snapshot(self, tables: Tables, *, wait: bool = False) -> None:
         header = {**self._plan(), **self.stream.header(), SCHEMA: self._schema.content}
-        ages, windows = replay.ages_parts(tables.ages()), replay.window_parts(tables)
-        self._journal.snapshot(header, {**tables.arrow(), **ages, **windows, **self.stream.parts()}, wait=wait)
+        more = replay.ages_parts(tables.ages()) | replay.window_parts(tables) | replay.id_parts(tables)
+        self._journal.snapshot(header, {**tables.arrow(), **more, **self.stream.parts()}, wait=wait)
 
     def _plan(self) -> dict[str, Any]:
         # A log of inputs is worth only what its transactions are.

@@ -1,5 +1,6 @@
 """Outcomes and outputs as a segment keeps them, in half the bytes: the segment knows its version, and one byte says
-which of a few texts it is. Readers without an engine need this too, so it imports none."""
+which of a few texts it is. A duplicate has the version of the first one: then versions are kept. Readers without an
+engine need this too, so it imports none."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ import pyarrow as pa
 from penstock.declare.model import TEXT
 
 
-def to_log(outcomes: pa.Table) -> pa.Table:
-    kept = outcomes.drop_columns("version")
+def to_log(outcomes: pa.Table, *, versions: bool = False) -> pa.Table:
+    """versions: whether rows have other versions than that of the segment, as those of duplicates do."""
+    kept = outcomes if versions else outcomes.drop_columns("version")
     for i, field in enumerate(kept.schema):
         if field.type == TEXT:
             kept = kept.set_column(i, field.name, _narrow(kept.column(i)))
@@ -22,6 +24,8 @@ def from_log(kept: pa.Table, version: int, *, behind: str = "reason") -> pa.Tabl
     for i, field in enumerate(kept.schema):
         if pa.types.is_dictionary(field.type):
             kept = kept.set_column(i, field.name, kept.column(i).cast(TEXT))
+    if "version" in kept.column_names:
+        return kept
     versions = pa.array(np.full(kept.num_rows, version, np.int64))
     return kept.add_column(kept.column_names.index(behind) + 1, "version", versions)
 

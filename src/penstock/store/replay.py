@@ -36,9 +36,11 @@ from penstock.store.segment import (
     DELETED,
     ENDS,
     EVENT,
+    IDS,
     LOAD,
     OUTCOMES,
     REFUSED,
+    RESET,
     RESTATED,
     SCHEMA,
     WINDOW,
@@ -68,6 +70,10 @@ def changes_parts(tables: Tables) -> dict[str, pa.Table]:
         ends, rows = window.changes(tables.strings)
         if ends.num_rows:
             parts |= {part(ENDS, window.name): ends, part(WINDOW, window.name): rows}
+    for event, ids in tables.ids.items():
+        new = ids.changes(tables.strings)
+        if new.num_rows:
+            parts[part(IDS, event)] = new
     return parts | ages_parts(tables.changed_ages())
 
 
@@ -81,6 +87,11 @@ def window_parts(tables: Tables) -> dict[str, pa.Table]:
     for window in tables.windows.values():
         parts[part(ENDS, window.name)], parts[part(WINDOW, window.name)] = window.whole(tables.strings)
     return parts
+
+
+def id_parts(tables: Tables) -> dict[str, pa.Table]:
+    """All ids, for a snapshot."""
+    return {part(IDS, event): ids.whole(tables.strings) for event, ids in tables.ids.items()}
 
 
 def input_parts(events: list[EventBatch]) -> dict[str, pa.Table]:
@@ -131,6 +142,7 @@ class Replay:
                 at = _ages(recovery.snapshot.tables, table)
                 self.tables.apply(table.name, rows, _no_keys(table), recovery.snapshot.header["version"], at)
             self._take_windows(recovery.snapshot.tables, recovery.snapshot.header["version"])
+            self._take_ids(recovery.snapshot.tables, recovery.snapshot.header["version"])
             self.tables.timers.given(self.stream.timers)
         yield None
         with closing(recovery.segments) as segments:
@@ -142,6 +154,8 @@ class Replay:
         version, parts, before = segment.header["version"], segment.parts, self.stream.buffer
         if segment.header["kind"] == "batch":
             self.stream = StreamState.read(segment.header, parts, self.stream)
+            if segment.header.get("cause") == RESET and before.frontier is not None:
+                self._set_back_ids(before.frontier, self.stream.buffer.frontier)
         if SCHEMA in segment.header:
             self._change(Migration.read(segment.header[SCHEMA]), segment)
         elif segment.header["kind"] == "batch" and segment.header["log"] != "changes":
@@ -158,6 +172,7 @@ class Replay:
                 at = _ages(parts, table)
                 self.tables.apply(table.name, written, deleted, version, at)
             self._take_windows(parts, version)
+            self._take_ids(parts, version)
         self.tables.timers.given(self.stream.timers)
 
     # -- schemas ----------------------------------------------------------------------------
@@ -178,7 +193,8 @@ class Replay:
             definitions = schema.definitions(self._where)
             windows = [w for w in self.engine.plan.windows if _is_same(schema, self.own, w.definition.name)]
             self._stored, timers = tuple(replace(t, ttl=lifetimes.get(t.name)) for t in definitions), ()
-            self.tables = Tables(Program(self.program.name, self._stored), windows)
+            # The ids that have run are those of the app's events, whatever its tables are.
+            self.tables = Tables(Program(self.program.name, self._stored, self.program.events), windows)
         self.foreign, there = self.foreign.of(timers)
         self._set(there, 0)
 
@@ -213,6 +229,7 @@ class Replay:
         for name, window in self.tables.windows.items():
             if name in before.windows and _is_same(change.was, change.now, window.name):
                 window.take(*before.windows[name].whole(before.strings), self.tables.strings, version)
+        self._take_ids({part(IDS, event): ids.whole(before.strings) for event, ids in before.ids.items()}, version)
         return {name: rows for name, rows in kept.items() if name.startswith(timers_of("")) and rows.num_rows}
 
     def _set(self, rows: dict[str, pa.Table], version: int) -> None:
@@ -224,6 +241,17 @@ class Replay:
             ends = parts.get(part(ENDS, window.name))
             if ends is not None:
                 window.take(ends, parts[part(WINDOW, window.name)], self.tables.strings, version)
+
+    def _take_ids(self, parts: dict[str, pa.Table], version: int) -> None:
+        for event, ids in self.tables.ids.items():
+            found = parts.get(part(IDS, event))
+            if found is not None:
+                ids.take(found, self.tables.strings, version)
+                ids.end_batch()
+
+    def _set_back_ids(self, clock: int, to: int | None) -> None:
+        for ids in self.tables.ids.values():
+            ids.set_back(clock, clock if to is None else to)
 
     def _execute(self, segment: Segment, before: WatermarkBuffer) -> None:
         """before: what was held, and the clock."""
@@ -270,7 +298,8 @@ class Replay:
             found[name] = rows
         events, late = intake.events(self.program, found), None
         if is_split(self.program, before, header["watermark"], flush=header["flush"]):
-            released = release(self.program, events, before, header["watermark"], flush=header["flush"])
+            delay, flush = header["watermark"], header["flush"]
+            released = release(self.program, events, before, delay, flush=flush, marked=self.engine.marked)
             events, late = released.events, released.late
         return without_late(events, late)
 

@@ -5,6 +5,7 @@ deleted:Account      keys of records that it deleted                 (log="chang
 written:$Expire      timers of an event that it set, and likewise those that have run; they are in snapshots too
 ends:Spend           where a window's rows begin and end, of each key that the batch added to   (log="changes")
 window:Spend         rows that the batch added to a window, and that it kept                     (log="changes")
+ids:Transfer         ids that ran, and are to run once; in snapshots too, of all that are remembered   (log="changes")
 event:Transfer       the batch's events, with their arrival          (log="input")
 load:Account         rows of a load
 aged:Account         when those that it wrote, or loaded, were written, by the clock, where records have a ttl; it is in
@@ -30,6 +31,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 WRITTEN, DELETED, AGED, EVENT, LOAD, HELD, EMITTED = "written", "deleted", "aged", "event", "load", "held", "emitted"
+IDS = "ids"
 REFUSED = "refused"
 ENDS, WINDOW = "ends", "window"  # in snapshots too, of all keys and all rows
 RESTATED = "restated"

@@ -30,9 +30,11 @@ NAMES = (
     "rounding",
     "short_circuit",
     "spans",
+    "texts",
     "timers",
     "times",
     "udfs",
+    "unique",
 )
 
 

@@ -105,7 +105,7 @@ def second(e, least):
 
 @ps.function
 def drain(e, account):
-    for x in e.xs:
+    for _ in e.xs:
         if account.held <= 0:
             return
         account.held -= 1
@@ -130,7 +130,15 @@ def go(e: Move):
     two = second(e, 0)
     if two is None and e.i < 0:
         drain(e, rich)
-    return {"over": first_over(e, e.i), "n": len(tail), "cost": cost, "many": many, "rich": rich.id, "two": two, "sum": e.i + (second(e, 1) if e.i > 0 else 0)}
+    return {
+        "over": first_over(e, e.i),
+        "n": len(tail),
+        "cost": cost,
+        "many": many,
+        "rich": rich.id,
+        "two": two,
+        "sum": e.i + (second(e, 1) if e.i > 0 else 0),
+    }
 
 
 @functions.event

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.declare.model import is_none
 from penstock.declare.types import Type
-from penstock.execute.codegen import checks, records, scalars, scans, source, timers, undo, windows
+from penstock.execute.codegen import checks, records, scalars, scans, source, texts, timers, undo, windows
 from penstock.execute.codegen.layout import ENGINE_REASONS, FULL, FULL_QUEUES, Layout
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
@@ -457,6 +457,7 @@ EMIT: dict[str, Callable[[Emitter, Source, Op], None]] = {
     "timer": timers.set_timer,
     "loop": Emitter.loop,
     **scalars.EMIT,
+    **texts.EMIT,
     **windows.EMIT,
 }
 

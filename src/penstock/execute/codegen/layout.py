@@ -56,6 +56,8 @@ FULL_SCAN = FULL_QUEUES - MAX_EVENTS
 FULL_TIMERS, FULL_FIRED = FULL_SCAN - 1, FULL_SCAN - 2
 # info[0], where an index is stale: the k-th of indexed(), at STALE_INDEX - k.
 STALE_INDEX = FULL_FIRED - 1
+# info[0], where there is no room for a new string; below all of these.
+FULL_TEXT = -(1 << 20)
 # How many entries an undo log has at first; it grows where a transaction needs more.
 LOG_SIZE = 1 << 14
 
@@ -110,6 +112,14 @@ def indexed(plan: Plan) -> list[tuple[str, str]]:
 def scan_arguments(plan: Plan) -> list[Argument]:
     """Where scans collect rows."""
     return [Argument("scanned", "log", part="scanned")] if scanned_tables(plan) else []
+
+
+def text_arguments(plan: Plan) -> list[Argument]:
+    """Where new strings are looked up and written, and what upper and lower case are."""
+    made = {op.name for t in plan.transactions for op in t.block.walk() if op.traits.interns}
+    out = [Argument("text_slots", "strings", part="slots"), Argument("text_pool", "strings", part="pool")]
+    cases = [Argument("text_cases", "strings", part="cases"), Argument("text_kinds", "strings", part="kinds")]
+    return [*(out if made else []), *(cases if made & {"texts.lower", "texts.upper"} else [])]
 
 
 def event_arguments(plan: Plan, number: int, used: set[str]) -> list[Argument]:

@@ -32,6 +32,7 @@ from penstock.execute.codegen.layout import (
     scan_arguments,
     scanned_tables,
     table_arguments,
+    text_arguments,
 )
 from penstock.execute.codegen.source import Source
 from penstock.execute.codegen.subroutines import Cutter
@@ -58,7 +59,7 @@ def head(plan: Plan, more: str = "") -> Source:
 def called_modules(plan: Plan) -> list[str]:
     """The modules of kernels that operations name: those of MODULES."""
     blocks = [*(t.block for t in plan.transactions), *(c.block for c in plan.checks)]
-    names = {op.name for block in blocks for op in block.walk() if op.code == "call"}
+    names = {op.name for block in blocks for op in block.walk() if op.code in ("call", "look", "make")}
     return sorted({name.split(".")[0] for name in names if "." in name})
 
 
@@ -127,7 +128,13 @@ class InPlace:
             out += table_arguments(self.plan, number)
         for number, event in enumerate(program.events):
             out += event_arguments(self.plan, number, self.used[event.name])
-        return [*out, *clock_arguments(self.plan), *out_arguments(self.plan), *scan_arguments(self.plan)]
+        return [
+            *out,
+            *clock_arguments(self.plan),
+            *out_arguments(self.plan),
+            *scan_arguments(self.plan),
+            *text_arguments(self.plan),
+        ]
 
     def kernel(self, out: Source) -> None:
         self.begin(out)

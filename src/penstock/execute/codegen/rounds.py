@@ -29,6 +29,7 @@ from penstock.execute.codegen.layout import (
     queue_arguments,
     scan_arguments,
     table_arguments,
+    text_arguments,
 )
 from penstock.execute.codegen.members import Several
 from penstock.execute.codegen.program import InPlace
@@ -63,7 +64,13 @@ class Rounds(InPlace):
         for number, event in enumerate(program.events):
             arguments = queue_arguments if event.name in self.emitter.queued else event_arguments
             out += arguments(self.plan, number, self.used[event.name])
-        return [*out, *clock_arguments(self.plan), *out_arguments(self.plan), *scan_arguments(self.plan)]
+        return [
+            *out,
+            *clock_arguments(self.plan),
+            *out_arguments(self.plan),
+            *scan_arguments(self.plan),
+            *text_arguments(self.plan),
+        ]
 
     def kernel(self, out: Source) -> None:
         self.begin(out)

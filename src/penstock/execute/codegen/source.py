@@ -25,7 +25,10 @@ INF, NAN = np.inf, np.nan
 SCANS = "from penstock.state import index as i_\nfrom penstock.state import scan as z_\n"
 WINDOWS = "from penstock.state import rings as r_\n"
 # Modules of kernels that operations name, by what their names begin with.
-MODULES = {"dates": "from penstock.execute import dates\n"}
+MODULES = {
+    "dates": "from penstock.execute import dates\n",
+    "texts": "from penstock.state import texts\n",
+}
 IMPORTED = {
     name.asname or name.name
     for node in ast.walk(ast.parse(IMPORTS + SCANS + WINDOWS + "".join(MODULES.values())))

@@ -70,17 +70,18 @@ class Client:
         found = self._ask(lambda: self._admin.describe_topics(names, request_timeout=_ASK_S)[self.topic].result())
         return TopicState(str(found.topic_id), tuple(sorted(p.id for p in found.partitions)))
 
-    def ends(self, partitions: tuple[int, ...]) -> dict[int, int]:
-        """Behind the last record of each that is decided."""
-        return self._offsets(partitions, self._kafka.admin.OffsetSpec.latest())
+    def ends(self, partitions: tuple[int, ...], *, decided: bool = True) -> dict[int, int]:
+        """Behind the last record of each that is decided; or behind the last one."""
+        return self._offsets(partitions, self._kafka.admin.OffsetSpec.latest(), decided)
 
     def begins(self, partitions: tuple[int, ...]) -> dict[int, int]:
         """The first record of each that is still there."""
         return self._offsets(partitions, self._kafka.admin.OffsetSpec.earliest())
 
-    def _offsets(self, partitions: tuple[int, ...], spec: Any) -> dict[int, int]:
+    def _offsets(self, partitions: tuple[int, ...], spec: Any, decided: bool = True) -> dict[int, int]:
         wanted = {self._kafka.TopicPartition(self.topic, p): spec for p in partitions}
-        level = self._kafka.IsolationLevel.READ_COMMITTED
+        level = self._kafka.IsolationLevel
+        level = level.READ_COMMITTED if decided else level.READ_UNCOMMITTED
 
         def ask() -> dict[int, int]:
             found = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=_ASK_S)

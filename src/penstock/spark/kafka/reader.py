@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,13 +48,26 @@ class _Partition:
         return offsets, values
 
 
+def _value(message: Any) -> bytes | None:
+    value: bytes | None = message.value()
+    return value
+
+
 class TopicReader:
     def __init__(
-        self, cluster: Cluster, topic: str, who: str, *, skip_lost: bool = False, patience_s: float = PATIENCE_S
+        self,
+        cluster: Cluster,
+        topic: str,
+        who: str,
+        *,
+        skip_lost: bool = False,
+        patience_s: float = PATIENCE_S,
+        keep: Callable[[Any], bytes | None] = _value,
     ) -> None:
+        """keep: what is kept of a message."""
         self._kafka = confluent()
         self._cluster, self._topic, self._who = cluster, topic, who
-        self._skip_lost, self._patience_s = skip_lost, patience_s
+        self._skip_lost, self._patience_s, self._keep = skip_lost, patience_s, keep
         fixed = {
             "group.id": "penstock",  # The client wants one; nothing is ever committed under it.
             "enable.auto.commit": False,
@@ -134,7 +147,7 @@ class TopicReader:
         error, code = message.error(), self._kafka.KafkaError
         part = self._partitions.get(message.partition())
         if error is None:
-            offset, value = message.offset(), message.value()
+            offset, value = message.offset(), self._keep(message)
             if part is not None and offset >= part.fetched:
                 part.offsets.append(offset)
                 part.values.append(value)

@@ -1,14 +1,11 @@
 """Outcomes to a Kafka topic: a consumer with read_committed sees each one once, whatever is killed.
 
-    note: "sending 8, done 7" ──> transaction: { rows of version 8, "8" as the group's offset } ──> note: "done 8"
+    note: "sending 8, done 7" ──> transaction: the rows of version 8 ──> note: "sending 8, done 8"
 
-One transaction a version. What says how far the topic is, is written in the same transaction: the offset of a consumer
-group of our own, which nobody consumes by. So it is never ahead of the rows, nor behind them. Whoever opens the topic
-first ends what a producer of this state directory left open (`init_transactions`), and asks for that offset then.
-
-A broker forgets the offsets of a group in time, a week by default. So the state directory has a note of its own,
-sinks/NAME.topic: where it says that nothing was on its way, the broker need not be asked, and where the broker has
-forgotten what was on its way, that is told and not guessed.
+One transaction a version. The note is the state directory's, sinks/NAME.topic, and says also where the topic ended for
+us. Each message says in a header whose it is, and of which version. So whoever opens the topic first ends what a
+producer of this state directory left open (`init_transactions`), and then reads what has come since the note: a message
+of version 8 is there, or the version is not. Where a topic has forgotten its records since, that is told, not guessed.
 """
 
 from __future__ import annotations
@@ -27,12 +24,14 @@ from penstock.commit.disk import Disk
 from penstock.commit.lines import directory_of
 from penstock.errors import InputError, StateError
 from penstock.publish.files import plain
-from penstock.spark.kafka.client import PATIENCE_S, Cluster, confluent, may_pass, said
+from penstock.spark.kafka.client import PATIENCE_S, Client, Cluster, confluent, may_pass, said
 from penstock.spark.kafka.messages import arrow_messages, json_messages
+from penstock.spark.kafka.reader import TopicReader
 from penstock.spark.kafka.sink_note import SinkNote, read_note, sink_path, write_note
 from penstock.spark.outcome_sink import SinkInput
 
 ENCODERS: dict[str, Callable[[pa.Table, str | None], Any]] = {"json": json_messages, "arrow": arrow_messages}
+HEADER = "penstock"  # whose a message is, and of which version
 _ASK_S, _PAUSE_S = 20.0, 0.2
 _CONF = {"linger.ms": "5", "queue.buffering.max.messages": "200000", "compression.type": "lz4"}
 
@@ -93,20 +92,21 @@ class OutcomeTopic:
     disk: Disk = field(default_factory=Disk)
     patience_s: float = PATIENCE_S
     _producer: Any = field(default=None, init=False, repr=False)
-    _group: Any = field(default=None, init=False, repr=False)  # a consumer that never consumes
     _done: int = field(default=0, init=False)  # the version up to which the topic has all
+    _ends: dict[int, int] = field(default_factory=dict, init=False)  # no message of a later version is before these
 
     def written(self) -> list[int]:
         self._patiently(lambda: None, 0)
         return [self._done] if self._done else []
 
-    def write(self, outcomes: pa.Table) -> None:
+    def write(self, outcomes: pa.Table, versions: pa.Array | None = None) -> None:
         if outcomes.num_rows == 0:
             return
-        version = outcomes.column("version")[-1].as_py()
+        made = outcomes.column("version") if versions is None else versions
+        version = made[-1].as_py()
 
         def send() -> None:
-            rows = outcomes.filter(pc.greater(outcomes.column("version"), self._done))
+            rows = outcomes.filter(pc.greater(made, self._done))
             if rows.num_rows:
                 self._send(version, rows)
 
@@ -133,86 +133,95 @@ class OutcomeTopic:
             time.sleep(_PAUSE_S)
 
     def _send(self, version: int, rows: pa.Table) -> None:
-        kafka, producer, topic = confluent(), self._producer, self.given.topic
-        self._note(SinkNote(topic, sending=version, done=self._done))
+        producer, topic, ends = self._producer, self.given.topic, dict(self._ends)
+        self._note(sending=version)
+        header = [(HEADER, f"{self._name}.{version}".encode())]
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is None:
+                ends[message.partition()] = max(ends.get(message.partition(), 0), message.offset() + 1)
+
         producer.begin_transaction()
         for key, value in ENCODERS[self.given.value](plain(rows), self.given.key):
             while True:
                 try:
-                    producer.produce(topic, value, key)
+                    producer.produce(topic, value, key, headers=header, on_delivery=delivered)
                     break
                 except BufferError:
                     producer.poll(0.1)
             producer.poll(0)
-        place = kafka.TopicPartition(topic, 0, version)
-        producer.send_offsets_to_transaction([place], self._group.consumer_group_metadata(), _ASK_S)
         producer.commit_transaction(_ASK_S)
-        self._done = version
-        self._note(SinkNote(topic, sending=version, done=version))
+        self._done, self._ends = version, ends
+        self._note(sending=version)
 
     # -- how far the topic is ---------------------------------------------------------------
 
     def _open(self) -> None:
         kafka, given = confluent(), self.given
-        directory = directory_of(self.disk, Path(self.state))
-        name = f"penstock-{directory}-{self.what}"
-        conf = {**_CONF, **given.cluster.conf()}
+        fixed = {"transactional.id": self._name, "enable.idempotence": True}
         try:
-            producer = kafka.Producer({**conf, "transactional.id": name, "enable.idempotence": True})
-            fixed = {"group.id": name, "enable.auto.commit": False, "isolation.level": "read_committed"}
-            self._group = kafka.Consumer({**given.cluster.conf(), **fixed})
+            producer = kafka.Producer({**_CONF, **given.cluster.conf(), **fixed})
         except kafka.KafkaException as error:
             raise InputError(f"{self._who}: the client refuses its options: {said(error)}") from error
-        self._refuse_missing()
+        client = Client(given.cluster, given.topic, self._who, self.patience_s)
+        partitions = client.state().partitions
         producer.init_transactions(_ASK_S)
-        (place,) = self._group.committed([kafka.TopicPartition(given.topic, 0)], timeout=_ASK_S)
-        if place.error is not None:
-            raise kafka.KafkaException(place.error)
         note = read_note(self.disk, self._path)
-        self._done = self._find_out(note, place.offset if place.offset >= 0 else None)
+        ends = client.ends(partitions, decided=False)
+        if note is None or note.ends is None:
+            self._done, self._ends = 0 if note is None else note.done, ends
+        else:
+            self._done, self._ends = self._find_out(note, client.begins(partitions), ends), ends
         self._producer = producer
-        if place.offset < 0:
-            self._mark()
-        if note is None or note.done != self._done or note.sending != self._done:
-            self._note(SinkNote(given.topic, sending=self._done, done=self._done))
+        self._note(sending=self._done)
 
-    def _find_out(self, note: SinkNote | None, known: int | None) -> int:
-        """The version up to which the topic has all. known: what the broker says."""
-        if note is None:
-            return known or 0
+    def _find_out(self, note: SinkNote, begins: dict[int, int], ends: dict[int, int]) -> int:
+        """The version up to which the topic has all."""
         where = f"topic '{self.given.topic}' at {self.given.cluster.bootstrap}"
-        if note.topic not in (None, self.given.topic):
+        if note.topic != self.given.topic:
             raise StateError(
                 f"{self._path}: {self.what} has gone to topic '{note.topic}', and is now to go to "
                 f"'{self.given.topic}'; give the one it went to, or delete that file to begin with the new one"
             )
-        if known is None and note.sending == note.done:
-            return note.done
-        if known is None:
+        assert note.ends is not None
+        since = {p: (max(note.ends.get(p, 0), begins[p]), end) for p, end in ends.items()}
+        found = max(self._versions_in({p: one for p, one in since.items() if one[0] < one[1]}), default=note.done)
+        if found > note.sending:
             raise StateError(
-                f"{where} may or may not have the outcomes of version {note.sending}: the process died while it wrote "
-                "them, and the broker has forgotten since what it had; look at the end of the topic, and write "
-                f"{note.sending} into {self._path} if they are there, else {note.done}"
-            )
-        if known not in (note.sending, note.done):
-            raise StateError(
-                f"{where} has outcomes up to version {known}, and state directory {self.state} has sent those up to "
+                f"{where} has outcomes up to version {found}, and state directory {self.state} has sent those up to "
                 f"{note.done}: one of them is an older copy, or two copies of the directory have written; restore what "
                 "belongs together, or give another topic"
             )
-        return known
+        gone = [p for p in ends if begins[p] > note.ends.get(p, 0) or ends[p] < note.ends.get(p, 0)]
+        if found == note.done < note.sending and gone:
+            raise StateError(
+                f"{where} may or may not have had the outcomes of version {note.sending}: the process died while it "
+                f"wrote them, and records of partition {gone[0]} are gone since then; write {note.sending} into "
+                f"{self._path} if they were there, else {note.done}"
+            )
+        return max(found, note.done)
 
-    def _mark(self) -> None:
-        """Let the broker know how far the topic is, so that from now on no answer means that it has forgotten."""
-        self._producer.begin_transaction()
-        place = confluent().TopicPartition(self.given.topic, 0, self._done)
-        self._producer.send_offsets_to_transaction([place], self._group.consumer_group_metadata(), _ASK_S)
-        self._producer.commit_transaction(_ASK_S)
+    def _versions_in(self, ranges: Mapping[int, tuple[int, int]]) -> set[int]:
+        """Of which versions of ours there are messages that have committed."""
+        if not ranges:
+            return set()
+        given, start = self.given, f"{self._name}.".encode()
 
-    def _refuse_missing(self) -> None:
-        found = self._group.list_topics(self.given.topic, timeout=_ASK_S).topics[self.given.topic]
-        if found.error is not None and found.error.code() == confluent().KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise InputError(f"{self._who}: there is no such topic at {self.given.cluster.bootstrap}; create it")
+        def ours(message: Any) -> bytes | None:
+            return next((v for name, v in message.headers() or () if name == HEADER and v.startswith(start)), None)
+
+        reader = TopicReader(
+            given.cluster, given.topic, self._who, skip_lost=True, patience_s=self.patience_s, keep=ours
+        )
+        try:
+            found = {one for one in reader.read(ranges).values if one is not None}
+        finally:
+            reader.close()
+        return {int(one.removeprefix(start)) for one in found}
+
+    @property
+    def _name(self) -> str:
+        return f"penstock-{directory_of(self.disk, Path(self.state))}-{self.what}"
 
     @property
     def _who(self) -> str:
@@ -222,18 +231,15 @@ class OutcomeTopic:
     def _path(self) -> Path:
         return sink_path(Path(self.state), self.what)
 
-    def _note(self, note: SinkNote) -> None:
-        write_note(self.disk, self._path, note)
+    def _note(self, sending: int) -> None:
+        write_note(self.disk, self._path, SinkNote(self.given.topic, sending, self._done, self._ends))
 
     def _give_up(self) -> None:
         """Its transaction, if it has one, is ended by the next producer of the same name."""
-        producer, self._producer, group, self._group = self._producer, None, self._group, None
+        producer, self._producer = self._producer, None
         with suppress(Exception):
             if producer is not None:
                 producer.purge()
-        with suppress(Exception):
-            if group is not None:
-                group.close()
 
 
 def _is_of_transaction(error: Any) -> bool:

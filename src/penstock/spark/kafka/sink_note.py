@@ -1,9 +1,10 @@
 """sinks/NAME.topic in the state directory: how far a topic that outcomes go to is, as far as we know. Sealed JSON.
 
-    {"kind": "outcomes in a topic", "directory": "9f3c…", "topic": "outcomes", "sending": 8, "done": 7, …}
+    {"kind": "outcomes in a topic", "directory": "9f3c…", "topic": "outcomes", "sending": 8, "done": 7,
+     "ends": {"0": 190}, …}
 
-What is being sent was sent, or was not: the broker knows (sink.py). A bare number, which a person may write where the
-broker does not know any more, is a version that is done.
+What is being sent was sent, or was not: the topic knows (sink.py). A bare number, which a person may write where the
+topic does not know any more, is a version that is done.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ KIND = "outcomes in a topic"
 
 @dataclass(frozen=True, slots=True)
 class SinkNote:
-    topic: str | None
+    topic: str
     sending: int
     done: int
+    ends: dict[int, int] | None  # no message of a later version is before these; None: not known
 
 
 def sink_path(state: Path, what: str) -> Path:
@@ -39,18 +41,20 @@ def read_note(disk: Disk, path: Path) -> SinkNote | None:
     except FileNotFoundError:
         return None
     if data.strip().isdigit():
-        return SinkNote(None, int(data), int(data))
-    content = read_sealed(disk, path, "kind", "what", "topic", "sending", "done")
+        return SinkNote("", int(data), int(data), None)
+    content = read_sealed(disk, path, "kind", "what", "topic", "sending", "done", "ends")
     theirs, ours = content.get("directory"), directory_of(disk, path.parent.parent)
     if None not in (theirs, ours) and theirs != ours:
         raise StateError(f"{path} belongs to another state directory, {theirs!r}, not {ours!r}; restore its own")
     if (content["kind"], content["what"]) != (KIND, path.stem):
         found = f"the {content['kind']} of {content['what']}"
         raise StateError(f"{path} is another file: {found}; restore its own")
-    return SinkNote(content["topic"], content["sending"], content["done"])
+    ends = {int(p): end for p, end in content["ends"].items()}
+    return SinkNote(content["topic"], content["sending"], content["done"], ends)
 
 
 def write_note(disk: Disk, path: Path, note: SinkNote) -> None:
     disk.ensure_dir(path.parent)
     who = {"kind": KIND, "what": path.stem, "directory": directory_of(disk, path.parent.parent)}
-    disk.replace(path, seal({**who, "topic": note.topic, "sending": note.sending, "done": note.done}))
+    known = {"sending": note.sending, "done": note.done, "ends": {str(p): end for p, end in (note.ends or {}).items()}}
+    disk.replace(path, seal({**who, "topic": note.topic, **known}))

@@ -31,14 +31,15 @@ from penstock.spark.compatibility import (
 from penstock.spark.direct_source import PIECES, DirectInput, Rows
 from penstock.spark.formats import pieces_of_stream
 from penstock.spark.kafka import reader
+from penstock.spark.kafka.avro import AvroParser, checked_schema
 from penstock.spark.kafka.client import Client, Cluster, TopicState
 from penstock.spark.kafka.note import TopicNote, note_path, read, read_or_write
-from penstock.spark.kafka.values import parse_arrow, parse_json, rows
+from penstock.spark.kafka.values import Parse, parse_arrow, parse_json, rows
 from penstock.spark.workers import is_connect
 
 FORMAT = "penstock_kafka"
 _CLIENTS = "kafka."  # how the client's own options are told apart among Spark's
-PARSERS = {"json": parse_json, "arrow": parse_arrow}
+VALUES = ("json", "avro", "arrow")
 STARTING, LOST = ("earliest", "latest"), ("fail", "skip")
 
 
@@ -52,8 +53,16 @@ class Topic(DirectInput):
     starting: str = "earliest"
     rows_per_batch: int | None = None
     lost: str = "fail"
+    schema: str | None = None  # of Avro records
+    registry: str | None = None
 
     way: ClassVar[str] = "ps.kafka"
+
+    @property
+    def parser(self) -> Parse:
+        if self.value == "avro":
+            return AvroParser(self.schema, self.registry)
+        return parse_json if self.value == "json" else parse_arrow
 
     def of(self, event: str, state: str) -> TopicSource:
         return TopicSource(event, self, str(note_path(Path(state), event)))
@@ -63,10 +72,12 @@ def kafka(
     topic: str,
     *,
     bootstrap: str,
-    value: Literal["json", "arrow"] = "json",
+    value: Literal["json", "avro", "arrow"] = "json",
     starting: Literal["earliest", "latest"] = "earliest",
     rows_per_batch: int | None = None,
     lost: Literal["fail", "skip"] = "fail",
+    schema: str | dict[str, Any] | None = None,
+    registry: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Topic:
     """Events from a Kafka topic that the engine reads itself: no row crosses the JVM.
@@ -75,10 +86,13 @@ def kafka(
         topic: One topic; each message is an event, or with value="arrow" any number of them.
         bootstrap: Brokers to begin with, "host:9092,other:9092".
         value: What a message holds: "json" (an object whose names are the event's fields; times as ISO 8601, decimals
-            as numbers or strings) or "arrow" (an IPC stream).
+            as numbers or strings), "avro" (a record, whose schema is given or in a registry) or "arrow" (an IPC
+            stream).
         starting: Where the very first batch begins: "earliest" or "latest". Partitions that come later are read whole.
         rows_per_batch: At most so many offsets in a batch, shared by the partitions.
         lost: Where records are gone before they were read: "fail" names them, "skip" goes on with what is there.
+        schema: Of Avro records that stand alone: JSON, or a dict.
+        registry: Of Avro records that name their schema by number: the address of a Confluent schema registry.
         options: The client's own, such as {"security.protocol": "SASL_SSL", "sasl.username": …}.
     """
     who = f"ps.kafka({topic!r})"
@@ -86,14 +100,17 @@ def kafka(
         raise InputError(f"{who}: give the name of one topic")
     if not isinstance(bootstrap, str) or not bootstrap:
         raise InputError(f"{who}: bootstrap={bootstrap!r} names no broker; give one, such as 'localhost:9092'")
-    choices = (("value", value, tuple(PARSERS)), ("starting", starting, STARTING), ("lost", lost, LOST))
+    choices = (("value", value, VALUES), ("starting", starting, STARTING), ("lost", lost, LOST))
     for name, choice, known in choices:
         if choice not in known:
             raise InputError(f"{who}: {name}={choice!r} is not one of {', '.join(known)}")
     if rows_per_batch is not None and (not isinstance(rows_per_batch, int) or rows_per_batch < 1):
         raise InputError(f"{who}: rows_per_batch must be 1 or more, not {rows_per_batch!r}")
-    given = tuple(sorted((str(name), str(text)) for name, text in (options or {}).items()))
-    return Topic(topic, Cluster(bootstrap, given), value, starting, rows_per_batch, lost)
+    if (value == "avro") != ((schema is None) != (registry is None)):
+        raise InputError(f'{who}: value="avro" takes a schema= or a registry=, and no other value does')
+    text = None if schema is None else checked_schema(who, schema)
+    given = tuple(sorted((str(name), str(one)) for name, one in (options or {}).items()))
+    return Topic(topic, Cluster(bootstrap, given), value, starting, rows_per_batch, lost, text, registry)
 
 
 def piece(partition: int, start: int, end: int) -> str:
@@ -154,7 +171,10 @@ class TopicSource:
         assert not named  # such a log is refused at the start
         ranges = {partition: (start, end) for partition, start, end in map(json.loads, pieces)}
         messages = self._reader().read(ranges)
-        return rows(event, messages, PARSERS[self.given.value])
+        parser = self.given.parser
+        if isinstance(parser, AvroParser):
+            parser.prepare(messages.values)
+        return rows(event, messages, parser)
 
     def _reader(self) -> reader.TopicReader:
         given = self.given
