@@ -85,6 +85,8 @@ def written(type_: Type) -> str:
     return type_.traits.declared
 
 
+# The constant dicts of a program: from values of a type to others.
+TABLES = {INT: "SIZES", STR: "WORDS"}
 DEFAULTS = {
     "int": "0",
     "float": "1.5",
@@ -169,6 +171,13 @@ class Writer:
             return self.atom(type_, depth)
         if self.chance(0.1):
             return f"({self.expr(type_, depth - 1)} if {self.condition(depth - 1)} else {self.expr(type_, depth - 1)})"
+        if self.chance(0.06) and type_.kind not in ("bool", "datetime", "date"):
+            return f"({self.expr(type_, depth - 1)} {self.rng.choice(('or', 'and'))} {self.expr(type_, depth - 1)})"
+        if self.chance(0.08) and type_ in TABLES:
+            table = TABLES[type_]
+            if self.chance(0.4):
+                return f"{table}[{self.expr(type_, depth - 1)}{' % 4' if type_ == INT else ''}]"
+            return f"{table}.get({self.expr(type_, depth - 1)}, {self.expr(type_, depth - 1)})"
         if self.chance(0.1) and type_.kind != "bool":
             args = ", ".join(self.expr(type_, depth - 1) for _ in range(self.rng.choice((2, 2, 3))))
             return f"{self.rng.choice(('min', 'max'))}({args})"
@@ -210,6 +219,8 @@ class Writer:
     def guarded(self, text: str, type_: Type) -> str:
         """A value where there is one, and something else where it is None."""
         other = {"datetime": "MOMENT", "date": "DAY"}.get(type_.kind) or self.literal(type_)
+        if self.chance(0.3) and type_.kind not in ("datetime", "date"):
+            return f"({text} or {other})"
         if self.chance(0.5):
             return f"({text} if {text} is not None else {other})"
         return f"({other} if {text} is None else {text})"
@@ -452,7 +463,18 @@ class Writer:
             text += f" {self.rng.choice(('<', '<=', '>', '>=', '==', '!='))} {self.expr(partner, depth - 1)}"
         return f"({text})"
 
+    def listed(self, depth: int) -> str:
+        """Whether a value is among some, or among constants."""
+        type_ = self.rng.choice((INT, INT, STR, TIMEDELTA, dec(2)))
+        one = self.rng.choice([*self.may_be_none(type_), self.expr(type_, depth - 1)])
+        among = f"({self.expr(type_, depth - 1)}, {self.literal(type_)})"
+        if type_ in TABLES and self.chance(0.6):
+            among = self.rng.choice((TABLES[type_], f"AMONG_{TABLES[type_]}"))
+        return f"({one} {self.rng.choice(('in', 'not in'))} {among})"
+
     def membership(self, depth: int) -> str:
+        if self.chance(0.25):
+            return self.listed(depth)
         if not self.tables:
             return self.comparison(depth)
         table = self.rng.choice(self.tables)
@@ -863,6 +885,9 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: boo
         "MOMENT = datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.UTC)",
         "DAY = datetime.date(2024, 2, 29)",
         "WHILE = datetime.timedelta(hours=36)",
+        "SIZES = {0: 3, 1: -1, 2: BIG, 3: 0, -5: 7}",
+        'WORDS = {"a": "b", "": "é", "é": ""}',
+        "AMONG_SIZES, AMONG_WORDS = frozenset({0, 3, -1, 7}), ['a', '日本']",
         'app = ps.App("random")',
     ]
     if udfs:

@@ -434,7 +434,7 @@ def test_the_newest_version_is_read_though_it_is_pruned_meanwhile(
         db._view = None
         assert db.view().version == 6
         assert asked == [1, 6]
-        with pytest.raises(StateError, match="version 1 .* is not retained any more"):
+        with pytest.raises(StateError, match=r"version 1 .* is not retained any more"):
             db.view(1)
 
 

@@ -224,10 +224,7 @@ BODIES: dict[str, tuple[str, ...]] = {
     "== None": ("if e.n == None:  # <-\n    pass", "`is None`"),
     "is": ("if e.n is e.n:  # <-\n    pass", "'is'", "=="),
     "in a list": ("if e.n in e.xs:  # <-\n    pass", "'in' asks a table", "loop over a list"),
-    "in a tuple": ("if e.n in (1, 2):  # <-\n    pass", "'in' asks a table", "write e.n == 1 or e.n == 2"),
-    "not in many": ("if e.n not in (1, 2, 3, 4):  # <-\n    pass", "write e.n != 1 and e.n != 2 and e.n != 3 and …"),
-    "and of numbers": ("s = e.n and 1  # <-", "bools, not int"),
-    "or of strings": ("s = e.k or 'x'  # <-", "bools, not str", "conditional expression"),
+    "and of two types": ("s = e.n and e.k  # <-", "it is str on one path and int on another"),
     "date as a condition": ("if e.day:  # <-\n    pass", "always true"),
     # -- calls
     "ordinary function": ("s = helper(e.n)  # <-", "'helper'", "@ps.function", "@ps.udf"),

@@ -25,7 +25,8 @@ class Null:
     def __eq__(self, other: object) -> bool:
         return is_none(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        return hash(None)  # whether it is in a set may be asked
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

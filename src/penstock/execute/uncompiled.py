@@ -21,7 +21,8 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.declare import notebook, objects
+from penstock.declare import constants, notebook, objects
+from penstock.declare.constants import is_collection
 from penstock.declare.model import EventDef, TableDef, WindowDef
 from penstock.declare.null import Null, is_none, use
 from penstock.errors import Aborted
@@ -289,8 +290,25 @@ def _lift(value: Any, copies: Copies) -> Any:
         return _copy_of(value, copies)
     if isinstance(value, types.MethodType) and objects.is_function(value.__func__):
         return types.MethodType(_copy_of(value.__func__, copies), value.__self__)
+    if is_collection(value):
+        return _collection(value)
     reference = REFERENCES.get(value) if isinstance(value, types.BuiltinFunctionType) else None
     return _or_null(lift(value)) if reference is None else reference
+
+
+class _Table(dict[Any, Any]):
+    """A constant dict."""
+
+    def __missing__(self, key: Any) -> Any:
+        use(key)
+        raise Aborted("missing key")
+
+
+def _collection(value: Any) -> Any:
+    if isinstance(value, dict):
+        keys = (_or_null(lift(key)) for key in value)
+        return _Table(zip(keys, (_or_null(lift(one)) for one in constants.values(value)), strict=True))
+    return type(value)(_or_null(lift(one)) for one in value)
 
 
 def _or_null(value: Any) -> Any:

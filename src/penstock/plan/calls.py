@@ -12,6 +12,7 @@ from penstock.declare.model import when_aborted
 from penstock.declare.types import BOOL, FLOAT, INT, Type
 from penstock.plan import (
     builtins,
+    constants,
     emits,
     expressions,
     functions,
@@ -120,6 +121,8 @@ def call(lo: Lowering, node: ast.Call) -> Val:
     of_window = windows.call(lo, node)
     if of_window is not None:
         return of_window
+    if (looked_up := constants.get(lo, node)) is not None:
+        return looked_up
     function = names.static(lo, node.func)
     row = builtins.find(function)
     if node.keywords and (isinstance(function, objects.Udf) or (row is not None and not row.named)):

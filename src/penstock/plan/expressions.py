@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import enum
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.body import MISSING
 from penstock.declare.types import BOOL, INT, STR
-from penstock.plan import calls, lists, making_texts, methods, names, records, refusals, windows
+from penstock.plan import calls, constants, lists, making_texts, methods, names, records, refusals, windows
 from penstock.plan.nullable import is_none, none, use
 from penstock.plan.numbers import arithmetic, compare, negate
 from penstock.plan.values import (
@@ -181,6 +182,8 @@ def _value(lo: Lowering, node: ast.expr) -> Val:
             if isinstance(node.slice, ast.Slice):
                 lo.body.refuse(node, "a slice is a list; loop over it, or take its len() or sum()")
             return lists.item(lo, of, node)
+        case ast.Subscript() if (found := constants.item(lo, node)) is not None:
+            return found
         case ast.Subscript(slice=ast.Slice()):
             return making_texts.sliced(lo, node)
         case ast.Subscript():
@@ -277,18 +280,28 @@ def delete(lo: Lowering, target: ast.expr) -> None:
 
 def _logic(lo: Lowering, node: ast.expr) -> Val:
     """and, or, not where a value is wanted: Python gives an operand back, so they must be bools."""
-    if isinstance(node, ast.BoolOp):
-        return _bool_op(lo, node, _only_bool)
-    return condition(lo, node)
+    return _operand(lo, node) if isinstance(node, ast.BoolOp) else condition(lo, node)
 
 
-def _only_bool(lo: Lowering, node: ast.expr) -> Val:
-    found = value(lo, node)
-    if found.type != BOOL:
-        lo.body.refuse(
-            node, f"'and'/'or' as a value takes bools, not {found.type}; compare it, or use a conditional expression"
-        )
-    return found
+def _operand(lo: Lowering, node: ast.BoolOp) -> Val:
+    """`e.note or "none"`: the first operand that decides, or the last."""
+    stop_on = isinstance(node.op, ast.Or)
+    total = nullable_value(lo, node.values[0])
+    path = lo.path
+    for part in node.values[1:]:
+        test = truth(lo, total, part)
+        lo.path = lo.both(path, lo.negated(test.id) if stop_on else test.id)
+        one = nullable_value(lo, part)
+        lo.path = path
+        if total.type == one.type == BOOL and total.why is None and one.why is None:
+            total = lo.value("or" if stop_on else "and", BOOL, total, one, node=node, guard=None)
+        elif stop_on:
+            total = lo.select(
+                node, "what 'or' gives", test, replace(total, why=None) if total.type != NONE else one, one
+            )
+        else:
+            total = lo.select(node, "what 'and' gives", test, one, total)
+    return total
 
 
 def _bool_op(lo: Lowering, node: ast.BoolOp, operand: Any) -> Val:
@@ -360,22 +373,16 @@ def _is(lo: Lowering, op: ast.cmpop, left: Val, right: Val, part: ast.expr, node
 
 def _membership(lo: Lowering, node: ast.Compare) -> Val:
     table = names.table_of(lo, node.comparators[0])
+    if table is None and (asked := constants.contains(lo, node)) is not None:
+        return asked
     if table is None:
         inside = making_texts.contains(lo, node)
         if inside is not None:
             return inside if isinstance(node.ops[0], ast.In) else lo.value("not", BOOL, inside, node=node, guard=None)
-        lo.body.refuse(node, f"'in' asks a table, k in Account; {_instead_of_in(node)}")
+        lo.body.refuse(
+            node, '\'in\' asks a table, or constants: k in Account, e.kind in ("card", "cash"); loop over a list'
+        )
     found = records.contains(lo, table, keys_of(lo, node.left), node)
     if isinstance(node.ops[0], ast.NotIn):
         return lo.value("not", BOOL, found, node=node, guard=None)
     return found
-
-
-def _instead_of_in(node: ast.Compare) -> str:
-    match node.comparators[0]:
-        case ast.Tuple(elts=[_, *_] as items) | ast.List(elts=[_, *_] as items) | ast.Set(elts=items):
-            sign, word = ("!=", "and") if isinstance(node.ops[0], ast.NotIn) else ("==", "or")
-            tests = [f"{ast.unparse(node.left)} {sign} {ast.unparse(one)}" for one in items]
-            more = [] if len(tests) <= 3 else ["…"]
-            return f"write {f' {word} '.join(tests[:3] + more)}"
-    return "loop over a list, and compare"

@@ -193,8 +193,8 @@ class Op:
     # const: the value; make: which of its arguments are ints; field, list: whether it may be null; now: whether there
     # may be none; call: whether it may overflow; item: which list (-1: the number of the turn), which key column of a
     # record, or which column of a window's row; range: the step; insert: how many of its arguments are the key; tell: a
-    # lane for each argument; scan: which records; window_sum: whether of what is seen, of which the sum is kept; checks:
-    # the tables
+    # lane for each argument; scan: which records; window_sum: whether of what is seen, of which the sum is kept;
+    # checks: the tables
     const: Any = None
     body: tuple[Op, ...] = ()  # loops
     carries: tuple[Carry, ...] = ()  # loops
