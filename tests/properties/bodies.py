@@ -863,8 +863,8 @@ class Writer:
         return f"return {{{', '.join(parts)}}}"
 
 
-def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: bool = False) -> str:
-    """The source of a random module; `app` in it is the App."""
+def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: bool = False, small: bool = False) -> str:
+    """The source of a random module; `app` in it is the App. small: transactions of a few statements."""
     rng = Random(repr(seed))
     udfs = rng.random() < 0.25
     tables = _tables(rng)
@@ -935,6 +935,7 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: boo
             "groups": groups,
             "together": together,
             "functions": functions,
+            "small": small,
         }
         body = _transaction(rng, tables, f"E{number}", seen, udfs, inner, own, **given)
         if flow and not groups and rng.random() < SEVERAL:
@@ -944,7 +945,14 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: boo
     # Each emits only those behind it, so that there is no cycle; the last one is an output.
     for place, (name, fields) in enumerate(inner[:-1]):
         mark = "@app.transaction(nested=True)" if groups or rng.random() < NESTED else "@app.transaction"
-        given = {"scans": scans, "texts": makes, "groups": groups, "together": together, "functions": []}
+        given = {
+            "scans": scans,
+            "texts": makes,
+            "groups": groups,
+            "together": together,
+            "functions": [],
+            "small": small,
+        }
         given |= {"silent": groups and rng.random() < SILENT, "again": name not in together}
         body = _transaction(rng, tables, name, fields, udfs, inner[place + 1 :], owned(name), **given)
         made = ["@app.transaction", *_of_several(body)] if name in together else [mark, *body]
@@ -976,6 +984,7 @@ def _transaction(
     groups: bool,
     together: set[str],
     functions: list[function_bodies.FunctionShape],
+    small: bool,
     silent: bool = False,
     again: bool = False,
 ) -> list[str]:
@@ -985,7 +994,9 @@ def _transaction(
     writer.texts = texts
     writer.output, writer.grouped, writer.as_one = emits[-1][0] if emits else "", groups, together
     writer.functions = functions
-    writer.budget = rng.choice((2, 4, 6))  # compiling takes more than twice as long for twice the statements
+    writer.budget = rng.choice(
+        (1, 1, 2) if small else (2, 4, 6)
+    )  # compiling takes more than twice as long for twice the statements
     body, leaves = writer.block(3, writer.budget)
     if not leaves and again and not groups and rng.random() < AGAIN:
         # A field counts the times, or it would never end.

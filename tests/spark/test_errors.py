@@ -377,10 +377,14 @@ def test_a_directory_whose_batches_were_numbered_by_hand(spark: Any, tmp_path: P
 
 
 def test_a_list_of_files_that_cannot_be_written(spark: Any, tmp_path: Path) -> None:
-    put_cut(tmp_path, events(13, 20), 1)
+    some = events(13, 60)
+    put_cut(tmp_path, some[:40], 2)
     state = state_of(tmp_path)
-    (state / "sources").mkdir()
-    (state / "sources" / "Transfer.list").symlink_to(tmp_path / "gone" / "list")
+    finish(bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW))
+    kept = state / "sources" / "Transfer.list"
+    kept.rename(tmp_path / "elsewhere")
+    kept.symlink_to(tmp_path / "elsewhere")
+    put_cut(tmp_path, some[40:], 1)
     fails(
         bank.start(direct(tmp_path), state=state, outcomes=tmp_path / "out", trigger=NOW),
         r"StateError: cannot open .*/sources/Transfer.list: too many levels of symbolic links; a symbolic link is",
