@@ -79,7 +79,7 @@ def orders(status: Any, note: Any = str | None, *, later: bool = False) -> ps.Ap
     """later: what an event brings is stored by a timer."""
     app = ps.App("orders")
     notes = {"status": status, "note": note}
-    Order = app.table(
+    Order: Any = app.table(
         type("Order", (), {"id": ps.key(), "__annotations__": {"id": int, "status": status}, "status": "open"})
     )
     Place: Any = app.event(

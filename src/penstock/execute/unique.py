@@ -49,7 +49,7 @@ class Ids:
         }
 
     def go_on(self, before: Ids, clock: float) -> None:
-        """With what the reference of an older schema remembers by then: nothing of ids that ran as often as they came."""
+        """With what the reference of an older schema remembers by then, if its ids ran once."""
         for (event, id_), several in before._seen.items():
             span = before._spans.get(event, 0)
             self._seen[event, id_] = [one for one in several if clock - one.clock < span]
