@@ -79,7 +79,8 @@ class Database:
         self._path, self._server = None if path is None else Path(path).absolute(), cast("Server | None", None)
         self._store: Store = MemoryStore(self._engine) if path is None else DurableStore(self._engine, path, **options)
         try:
-            self._versions = Versions(self._engine, self._store, self._gate, self._progress)
+            state = None if path is None else str(self._path)
+            self._versions = Versions(self._engine, self._store, self._gate, self._progress, state)
             self._calls = Calls(self._versions, self._store, self._gate)
             self._engine.tables, self.recovered = self._store.recover()
             self._versions.begin(self.recovered.version)

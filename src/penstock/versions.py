@@ -40,7 +40,7 @@ from penstock.observe.report import BatchReport, Stopwatch
 from penstock.schedule.policy import Policy
 from penstock.state.ages import NEVER
 from penstock.store.protocol import Store
-from penstock.store.segment import ARRIVAL, CALL
+from penstock.store.segment import ADVANCE, ARRIVAL, CALL
 from penstock.store.stream import StreamState, WaitingCall
 
 # A batch that ran ahead is committed as soon as the stream asks for it, which takes milliseconds. A stream that does so
@@ -90,7 +90,9 @@ class Outlet(Protocol):
 
 
 class Versions:
-    def __init__(self, engine: Engine, store: Store, gate: Gate, progress: Progress) -> None:
+    def __init__(self, engine: Engine, store: Store, gate: Gate, progress: Progress, state: str | None = None) -> None:
+        """state: the directory, for reports."""
+        self._state = state
         self.program, self._engine, self._store, self._gate = engine.program, engine, store, gate
         self.policy = Policy.adaptive()  # of batches that say nothing of it
         self.last_batch: BatchReport | None = None
@@ -264,7 +266,7 @@ class Versions:
         notes = notes_of(incoming.cause, answers)
         stored = self._store.prepare(engine.tables, events, outcomes, stream, incoming.request, notes, incoming.files)
         watch.ends("commit")
-        report = self._report(run, outcomes, stream, watch)
+        report = self._report(incoming, run, outcomes, stream)
         if incoming.called is not None:
             report = replace(report, why=_CALLED)
         engine.end_batch()
@@ -316,8 +318,10 @@ class Versions:
             stream = stream._replace(watermark=request.watermark)
         return events, late, stream, beyond
 
-    def _report(self, run: BatchRun, outcomes: BatchOutcomes, stream: StreamState, watch: Stopwatch) -> BatchReport:
-        summary = run.summary
+    def _report(
+        self, incoming: IncomingBatch, run: BatchRun, outcomes: BatchOutcomes, stream: StreamState
+    ) -> BatchReport:
+        summary, request, watch = run.summary, incoming.request, incoming.watch
         return BatchReport(
             version=run.version,
             policy=summary.name,
@@ -333,4 +337,9 @@ class Versions:
             threads=summary.policy.threads,
             spent=summary.spent,
             duplicate=outcomes.duplicate,
+            app=self.program.name,
+            state=self._state,
+            id=request.id,
+            query=request.source,
+            cause=incoming.cause or ("batch" if request.until is None else ADVANCE),
         )

@@ -243,9 +243,9 @@ def job(tmp_path: Path) -> Any:
 @pytest.mark.long
 @pytest.mark.parametrize(("kind", "log"), [("direct", "source"), ("direct", "changes"), ("frames", "input")])
 def test_kills_leave_each_row_one_outcome(tmp_path: Path, job: Any, kind: str, log: str) -> None:
-    every, rng, kills = put_rows(tmp_path, 7, 40, 500), random.Random(7), 0
-    for _ in range(12):
-        if job(log, kind, rng.randrange(2, 20)):
+    every, rng, kills = put_rows(tmp_path, 7, 16, 500), random.Random(7), 0
+    for _ in range(5):
+        if job(log, kind, rng.randrange(2, 14)):
             break
         kills += 1
     assert job(log, kind, None)

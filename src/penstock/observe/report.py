@@ -8,6 +8,12 @@ from typing import Any
 
 from penstock.observe import html
 
+# Of a report in the log, in this order; times stand behind them.
+_TOLD = (
+    *("app", "state", "query", "cause", "version", "id", "events", "committed", "aborted", "late", "rejected"),
+    *("duplicate", "held", "changes", "policy"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
@@ -27,10 +33,21 @@ class BatchReport:
     spent: dict[str, float] = field(default_factory=dict)  # threads' seconds inside execute: useful, construct, …
     duplicate: int = 0  # events whose id had run already
     rejected: int = 0  # rows that cannot be events
+    app: str = ""
+    state: str | None = None  # the state directory; None: in memory
+    id: int | None = None  # of the batch, as `run` was given it: on Spark the query's own number
+    query: str | None = None  # the Spark query that it is of, by its id
+    cause: str = "batch"  # or "call", "arrival" (of calls that wait for their time), "advance"
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values that JSON can hold."""
         return asdict(self)
+
+    def line(self) -> dict[str, Any]:
+        """What the log says of it (log.py)."""
+        ms = {stage: round(1000 * seconds, 3) for stage, seconds in self.seconds.items()}
+        told: dict[str, Any] = {name: getattr(self, name) for name in _TOLD}
+        return told | {"ms": round(sum(ms.values()), 3), "ms_by_stage": ms}
 
     def __str__(self) -> str:
         total = sum(self.seconds.values())

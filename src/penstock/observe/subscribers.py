@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, overload
 
+from penstock.observe import log
 from penstock.observe.report import BatchReport, Damage
 
 _mutex = threading.Lock()
@@ -44,7 +45,9 @@ def unsubscribe(callback: Callable[[Any], object]) -> None:
 
 
 def publish(report: BatchReport | Damage) -> None:
-    """Tell all subscribers to such reports, oldest first. The engine calls this."""
+    """Tell the log, and all subscribers to such reports, oldest first. The engine calls this."""
+    if isinstance(report, BatchReport):
+        log.tell(report)
     with _mutex:
         told = tuple(callback for callback, to in _callbacks if isinstance(report, to))
     for callback in told:

@@ -238,21 +238,21 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available: dict[int, int] | None = None  # with availableNow: the ends when the query started
 
     def initialOffset(self) -> dict[str, Any]:
-        return self._offset(self._begun().start)
+        return self._offset(self._look()[0].start)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self._given.rows_per_batch
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._available = self._ends()
+        self._available = self._kafka.ends(self._look()[1].partitions)
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
         if start is None:  # An older Spark does not say it, but has noted it.
-            state = str(Path(self._source.note).parent.parent)
-            start = noted_offset(state, self._source.event) or self.initialOffset()
-        before, note = self._places(start), self._begun()
-        ends = self._ends() if self._available is None else self._available
+            directory = str(Path(self._source.note).parent.parent)
+            start = noted_offset(directory, self._source.event) or self.initialOffset()
+        before, (note, state) = self._places(start), self._look()
+        ends = self._kafka.ends(state.partitions) if self._available is None else self._available
         gone = [p for p in before if p not in ends]
         if gone:
             raise StateError(
@@ -299,22 +299,15 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return {int(p): int(place) for p, place in offset["offsets"].items()}
 
-    def _ends(self) -> dict[int, int]:
-        self._begun()
-        return self._kafka.ends(self._state().partitions)
-
-    def _state(self) -> TopicState:
-        return self._kafka.state()
-
     @property
     def _kafka(self) -> Client:
         if self._client is None:
             self._client = self._source.client()
         return self._client
 
-    def _begun(self) -> TopicNote:
-        """Where the stream began; that the topic is still that one."""
-        state = self._state()
+    def _look(self) -> tuple[TopicNote, TopicState]:
+        """Where the stream began, and the topic now, which has to be that one."""
+        state = self._kafka.state()
 
         def begin() -> TopicNote:
             ask = self._kafka.begins if self._given.starting == "earliest" else self._kafka.ends
@@ -331,4 +324,4 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{self._where} was deleted and made again: its offsets are other records' now; begin another state "
                 "directory, or read a topic of another name"
             )
-        return note
+        return note, state
