@@ -119,6 +119,7 @@ class E:
     ts: int = ps.order()
     n: int
     f: float
+    g: float | None
     s: str
 @app.transaction
 def f(e: E):
@@ -133,6 +134,7 @@ def f(e: E):
         ("NESTED[e.s]", "a collection inside of a collection"),
         ("e.n in LONG", "100 items at most"),
         ("e.f in (e.f, 1.0)", "constants"),
+        ("e.g in (e.g, 1.0)", "constants"),
         ('e.n in ("a", "b")', "do not compare"),
         ("RATES.items()", "RATES.get(k, default)"),
     ],

@@ -6,6 +6,7 @@ Python's own sum adds floats otherwise than `total += x` does, and its min raise
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from penstock.declare.objects import Table
@@ -31,7 +32,7 @@ def _sum(turns: Turns, start: Any = 0) -> Any:
     return total
 
 
-_NO_DEFAULT = object()
+_NO_DEFAULT, _NOTHING = object(), object()
 
 
 def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,9 +42,9 @@ def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
         if len(values) > 1:
             return function(*values)
         (turns,) = values
-        found = list(turns)
-        if found:
-            return function(found)
+        first = next(each := iter(turns), _NOTHING)
+        if first is not _NOTHING:
+            return function(chain([first], each))  # which compares turn by turn: a None aborts before the next turn
         if default is not _NO_DEFAULT:
             return default
         items = turns.items if isinstance(turns, Turns) else turns

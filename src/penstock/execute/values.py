@@ -374,7 +374,7 @@ def _int(value: Any) -> Any:
 
 def _decimal(value: Any) -> Dec:
     """Decimal() of an int, of what is a decimal already, or of a constant's text."""
-    parts = _parts(value)
+    parts = _parts(use(value))
     return Dec.of(decimal.Decimal(value)) if parts is None else Dec(*parts)
 
 

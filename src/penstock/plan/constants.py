@@ -34,7 +34,7 @@ def contains(lo: Lowering, node: ast.Compare) -> Val | None:
     left = expressions.nullable_value(lo, node.left)
     if isinstance(right, ast.Tuple | ast.List | ast.Set):
         several = [expressions.nullable_value(lo, one) for one in right.elts]
-        if any(one.type.kind == "float" and one.why is None and not _is_constant(lo, one) for one in several):
+        if any(one.type.kind == "float" and not _is_constant(lo, one) for one in several):
             lo.body.refuse(node, "'in' asks of floats only constants; compare with ==")
     else:
         several = [_constant(lo, one, node) for one in constants.items(collection)]
@@ -51,7 +51,9 @@ def item(lo: Lowering, node: ast.Subscript) -> Val | None:
     table = names.static(lo, node.value)
     if type(table) is not dict:
         return None
-    key = nullable.use(lo, expressions.nullable_value(lo, node.slice), node.slice)
+    key = expressions.nullable_value(lo, node.slice)
+    if None not in table:
+        key = nullable.use(lo, key, node.slice)
     found, value = _look_up(lo, table, key, node)
     lo.emit("abort", name=MISSING_KEY, node=node, guard=lo.both(lo.path, lo.negated(found.id)))
     return value

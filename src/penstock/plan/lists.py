@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.declare.types import INT, INT_MAX
 from penstock.plan import expressions, names
 from penstock.plan.ir import MEMBER
+from penstock.plan.nullable import use
 from penstock.plan.values import ListRef, Val, in_body
 
 if TYPE_CHECKING:
@@ -58,9 +59,10 @@ def _slice(lo: Lowering, of: Val, cut: ast.Slice, node: ast.AST) -> Val:
     if cut.step is not None:
         lo.body.refuse(node, "a slice with a step cannot be compiled; loop over range(start, stop, step), and index")
     ends = [
-        lo.const(default, INT) if given is None else expressions.value(lo, given)
+        lo.const(default, INT) if given is None else expressions.nullable_value(lo, given)
         for given, default in ((cut.lower, 0), (cut.upper, INT_MAX))
     ]
+    ends = [use(lo, end, node) for end in ends]
     for end in ends:
         if end.type != INT:
             lo.body.refuse(node, f"a slice is from int to int, not {end.type}")
