@@ -90,10 +90,10 @@ def test_what_a_crash_keeps_from_the_files_is_written_at_the_next_start(
     given |= {"snapshot_every": 2, "calls": True}
     write, broken = OutcomeFiles.write, False
 
-    def fails(self: OutcomeFiles, table: pa.Table) -> None:
+    def fails(self: OutcomeFiles, table: pa.Table, versions: pa.Array | None = None) -> None:
         if broken and self.path.endswith("alerts"):
             raise ps.StateError("as if killed")
-        write(self, table)
+        write(self, table, versions)
 
     monkeypatch.setattr(OutcomeFiles, "write", fails)
     query = meter.start(sources(spark, "direct", tmp_path / "in"), **given)

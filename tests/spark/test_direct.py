@@ -169,7 +169,7 @@ def test_last_outcomes_that_cannot_be_written_are_told_of(
     put_cut(tmp_path, some, 1)
     state = state_of(tmp_path)
 
-    def fail(files: OutcomeFiles, outcomes: Any) -> None:
+    def fail(files: OutcomeFiles, outcomes: Any, versions: Any = None) -> None:
         raise ps.StateError("no room")
 
     with monkeypatch.context() as patch:

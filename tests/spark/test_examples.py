@@ -61,6 +61,18 @@ SHOWS = {
         "rejected amount: 1000000000 is no decimal(10, 2) \n",
         "[('c2', 'fast cash', 'merchant'), ('c3', 'kiosk', '5 in ten minutes'), ('c3', 'kiosk', '6 in ten minutes')]",
     ],
+    "rides": [
+        "08:00:05 request committed ann\n08:00:06 request committed None\n08:01:05 lapse committed bob\n",
+        "08:02:05 lapse not needed None\n",
+        "[{'id': 'r1', 'driver': 'bob', 'fare': Decimal('21.75')}]",
+        "{'id': 'ann', 'cell': 'a1', 'status': 'off'}, {'id': 'bob', 'cell': 'a1', 'status': 'free'}",
+    ],
+    "reservations": [
+        "09:00 request ann committed 240.000\n09:01 request ann duplicate None\n09:02 request bob exists Night None\n",
+        "09:15 expire ann committed None\n09:15 pay p1 not due None\n",
+        "09:30 refund r1 committed 160.000\n",
+        "{'id': 'ann', 'stage': 'expired', 'price': Decimal('240.00')}, {'id': 'eve', 'stage': 'refunded', ",
+    ],
     "tolls": [
         "minute 0: 30 reports, {'bad speed': 10} refused",
         "owes most: {'id': 10, 'owed': 50}",
@@ -68,6 +80,7 @@ SHOWS = {
         "cars seen by version 1: [{'cars': 30}]",
     ],
 }
+ELSEWHERE = {"kafka"}  # it needs a broker: tests/spark/test_kafka_example.py
 ON_SPARK = ("ads", "bank", "fraud", "inventory", "leaderboard", "orders")
 
 
@@ -85,5 +98,5 @@ def test_an_example_shows_what_it_says(name: str, tmp_path: Path) -> None:
 
 def test_every_example_is_tested_and_short() -> None:
     files = sorted((ROOT / "examples").glob("*.py"))
-    assert {file.stem for file in files} == set(SHOWS) | {"kafka"}  # which needs a broker: test_kafka_example.py
+    assert {file.stem for file in files} == set(SHOWS) | ELSEWHERE
     assert all(len(file.read_text().splitlines()) <= 130 for file in files)

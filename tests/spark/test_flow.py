@@ -167,10 +167,10 @@ def test_outputs_that_a_kill_kept_from_being_written_are_written_at_the_next_sta
     given: dict[str, Any] = {"state": state, "outcomes": out, "outputs": {Alert: alerts}, "trigger": NOW}
     write = OutcomeFiles.write
 
-    def fails(self: OutcomeFiles, table: pa.Table) -> None:
+    def fails(self: OutcomeFiles, table: pa.Table, versions: Any = None) -> None:
         if self.path.endswith("alerts"):
             raise OSError("as if killed")
-        write(self, table)
+        write(self, table, versions)
 
     monkeypatch.setattr(OutcomeFiles, "write", fails)
     with pytest.raises(Exception, match="as if killed"):
