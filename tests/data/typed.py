@@ -4,6 +4,7 @@ It is read by them and never run (test_types.py).
 """
 
 import datetime as dt
+import enum
 from decimal import Decimal
 from typing import assert_type
 
@@ -14,6 +15,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 import penstock as ps
 
 bank = ps.App("bank")
+
+
+class Status(enum.Enum):
+    OPEN = "open"
+    SHUT = "shut"
 
 
 @bank.table
@@ -48,6 +54,25 @@ class Transfer:
     dst: str
     amount: Decimal = ps.decimal(18, 2)
     tags: list[str]
+
+
+@bank.table
+class Case:
+    id: int = ps.key()
+    status: Status = Status.OPEN
+    note: str | None = None
+    fine: Decimal | None = ps.decimal(18, 2)
+    owner: str | None = ps.index()
+
+
+@bank.event
+class Note:
+    ts: int = ps.order()
+    case: int
+    text: str | None
+    fine: Decimal | None = ps.decimal(18, 2, default=None)
+    kind: str = "card"
+    status: Status = Status.OPEN
 
 
 @bank.window(time=600, slide=60)
@@ -130,6 +155,29 @@ def events(e: Transfer) -> None:
     Transfer(1, "t", "a", "b", Decimal(4), [])  # refused
     e.amount = Decimal(3)  # refused
     e.amuont  # refused
+
+
+def nothing(e: Note) -> None:
+    case = Case.get(e.case)
+    assert_type(case.note, str | None)
+    assert_type(case.fine, Decimal | None)
+    case.note = e.text
+    case.note = None
+    case.fine = e.fine
+    assert_type(e.text or "none", str)
+    if case.fine is not None:
+        assert_type(case.fine, Decimal)
+    case.fine += 1  # refused
+    e.text + "a"  # refused
+    Case.insert(1, note=None, fine=None, status=Status.SHUT)
+    for one in Case.where(owner=None):
+        assert_type(one.status, Status)
+    case.status = Status.SHUT
+    case.status = "shut"  # refused
+    Note(ts=1, case=1, text=None)
+    Note(ts=1, case=1, text="a", fine=None, kind="cash", status=Status.SHUT)
+    Note(ts=1, case=1)  # refused
+    Note(ts=1, case=1, text=None, status="shut")  # refused
 
 
 def windows(e: Transfer) -> None:

@@ -50,6 +50,17 @@ SHOWS = {
         "b6 aborted bid too low",
         "{'id': 'lamp', 'price': 70, 'winner': 'ann'}, {'id': 'rug', 'price': 50, 'winner': 'bob'}",
     ],
+    "ads": [
+        "Counter({'paused': 32, 'committed': 24, ",
+        "'ahead of pace': 6, 'seen enough': 6, ",
+        "'duplicate': 2",
+    ],
+    "fraud": [
+        "a00 committed approved: True \na01 aborted over limit 50.00\na02 committed approved: True \n",
+        "a03 committed approved: False \n",
+        "rejected amount: 1000000000 is no decimal(10, 2) \n",
+        "[('c2', 'fast cash', 'merchant'), ('c3', 'kiosk', '5 in ten minutes'), ('c3', 'kiosk', '6 in ten minutes')]",
+    ],
     "rides": [
         "08:00:05 request committed ann\n08:00:06 request committed None\n08:01:05 lapse committed bob\n",
         "08:02:05 lapse not needed None\n",
@@ -70,7 +81,7 @@ SHOWS = {
     ],
 }
 ELSEWHERE = {"kafka"}  # it needs a broker: tests/spark/test_kafka_example.py
-ON_SPARK = ("bank", "inventory", "leaderboard", "orders")
+ON_SPARK = ("ads", "bank", "fraud", "inventory", "leaderboard", "orders")
 
 
 @pytest.mark.parametrize(

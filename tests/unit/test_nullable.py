@@ -40,6 +40,7 @@ class Change:
     coupon: str | None
     price: Decimal | None = ps.decimal(18, 2)
     paid: dt.datetime | None = None
+    price_then: Decimal | None = ps.decimal(18, 2, default=None)
     more: int = 1
     rating: float | None = None
     fresh: bool | None = None

@@ -265,6 +265,7 @@ def test_migrate_says_it_first_and_changes_nothing_on_a_dry_run(
         ({"drop": ["Account.id"]}, "'Account.id' names nothing that"),
         ({"drop": "Account.balance"}, r"give a list of columns, as \[\"Account.note\"\]"),
         ({"drop": ["balance"]}, "give a list of columns"),
+        ({"drop": ["Account.balance"], "rename": {"Account.balance": "total"}}, "say one of them"),
         ({"drop_tables": ["Account.balance"]}, "give a list of tables"),
         ({"rename": ["Account.balance"]}, "give what each column is called now"),
     ],
@@ -274,6 +275,17 @@ def test_a_word_that_fits_nothing_is_refused(words: dict[str, Any], wrong: str, 
     with pytest.raises((InputError, StateError), match=wrong):
         bank({"total": (int, 0), "note": (str, "-")}).migrate(tmp_path, **words)
     assert Directory(tmp_path).version == 2
+
+
+@pytest.mark.parametrize(
+    "words", [{"rename": {"Account.balance": "note", "Account.note": "balance"}}, {"drop_tables": ["Account"]}]
+)
+def test_a_word_for_what_is_declared_still_is_no_silence(words: dict[str, Any], tmp_path: Path) -> None:
+    app = bank({"balance": (int, 0), "note": (int, 1)})
+    with app.open(filled(tmp_path, app), **OPTIONS) as db:
+        assert db.version == 2
+    with pytest.raises(InputError, match=r"declares 'Account.*' still"):
+        app.migrate(tmp_path, **words)
 
 
 def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def id_(*, unique: str | datetime.timedelta | int | None = None) -> Any:
     return _Id(unique)
 
 
-def decimal(precision: int, scale: int, *, default: Decimal | int = _NO_DEFAULT) -> Decimal:
+def decimal(precision: int, scale: int, *, default: Decimal | int | None = _NO_DEFAULT) -> Decimal:
     """An exact number with `precision` digits, `scale` of them after the point: `balance: Decimal = ps.decimal(18, 2)`.
 
     To a type checker it is the value that stands there. Without a default it is the type itself, so that

@@ -54,6 +54,11 @@ class Type:
         return f"give {', '.join(map(repr, self.members))}" if self.members else self.traits.give
 
     @property
+    def all_members(self) -> tuple[Any, ...]:
+        """Those of an Enum, also where it is a list's items that are of it."""
+        return self.members if self.item is None else self.item.members
+
+    @property
     def traits(self) -> Kind:
         """All that is known of its kind."""
         return KINDS[self.kind]

@@ -93,7 +93,7 @@ class Reference:
         clock = ("_outcomes", "_versions", "_called", "_answers", "_watermark", "_arrived", "_highest", "_clock")
         for name in clock:
             setattr(self, name, getattr(before, name))
-        self._ids.go_on(before._ids)
+        self._ids.go_on(before._ids, before._clock)
         self.version = before.version + 1
         self._versions[self.version] = _table([], self.program.outcomes())
         older = {table.name: table for table in before.program.tables}
@@ -106,7 +106,7 @@ class Reference:
             event = self._event(one.event)
             self._held.append(Arrival(event, succession.fields(event, one.values), one.place))
         self._timers = before._timers.changed(
-            lambda timer: (self._event(timer.event), succession.fields(self._event(timer.event), timer.values))
+            lambda timer: (self._event(timer.event), succession.timer(self._event(timer.event), timer.values))
         )
 
     def _event(self, before: EventDef) -> EventDef:

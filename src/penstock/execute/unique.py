@@ -48,9 +48,11 @@ class Ids:
             place: replace(first, version=version) if first.version is None else first for place, first in found.items()
         }
 
-    def go_on(self, before: Ids) -> None:
-        """With what the reference of an older schema remembers."""
-        self._seen = before._seen
+    def go_on(self, before: Ids, clock: float) -> None:
+        """With what the reference of an older schema remembers by then, if its ids ran once."""
+        for (event, id_), several in before._seen.items():
+            span = before._spans.get(event, 0)
+            self._seen[event, id_] = [one for one in several if clock - one.clock < span]
 
     def set_back(self, clock: float, to: float) -> None:
         """The clock was set back: what is remembered by then is remembered for a span from there on."""

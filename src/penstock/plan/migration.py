@@ -50,6 +50,9 @@ class Words:
             raise InputError(f'drop={drop!r}: give a list of columns, as ["Account.note"]; drop_tables takes tables')
         if isinstance(drop_tables, str) or not all(map(_is_name, drop_tables)):
             raise InputError(f'drop_tables={drop_tables!r}: give a list of tables, as ["Old"]; drop takes columns')
+        twice = sorted(set(rename) & set(drop))
+        if twice:
+            raise InputError(f"{twice[0]!r} is to have another name, and to be dropped; say one of them")
         return cls(dict(rename), tuple(drop), tuple(drop_tables))
 
     @property
@@ -71,6 +74,21 @@ class Migration:
         """The tables whose records have other columns from now on."""
         was, now = self.was.tables, self.now.tables
         return tuple(name for name in now if name in was and was[name] != now[name])
+
+    @property
+    def narrowed(self) -> tuple[str, ...]:
+        """Where a column, or a field, may be of fewer values than before: its Enum has lost members, or is new there.
+        As "table 'Order'"."""
+        return tuple(place for place, columns in self.now.members.items() if self._narrowed(place, columns))
+
+    def _narrowed(self, place: str, columns: Mapping[str, list[Any]]) -> bool:
+        was = self.was.members.get(place, {})
+        renamed = next((names for table, names in self.renamed.items() if place == f"table '{table}'"), {})
+        before = {new: old for old, new in renamed.items()}
+        return any(
+            (known := was.get(name, was.get(before.get(name, name)))) is None or not set(known) <= set(values)
+            for name, values in columns.items()
+        )
 
     def note(self) -> dict[str, Any]:
         return {"was": self.was.content, "now": self.now.content, "renamed": self.renamed, "steps": list(self.steps)}
@@ -95,6 +113,7 @@ def migration(
     steps = tuple(compared.steps())
     if steps or compared.wrong:  # Else all that was said has been done.
         compared.refuse_unused()
+    compared.refuse_declared()
     if compared.wrong:
         more = "; ..." if len(compared.wrong) > _MOST else ""
         raise StateError(
@@ -138,6 +157,16 @@ class _Comparison:
             raise InputError(
                 f"app '{self._program.name}': {self._unused[0]!r} names nothing that state directory {self._where} has "
                 'and the app has not; write "Account.note" for a column, "Old" for a table, as they are there'
+            )
+
+    def refuse_declared(self) -> None:
+        """What is in both cannot go, nor be called otherwise: an exchange of two names cannot be told from nothing."""
+        columns = {f"{table}.{name}" for table, names in self._now.tables.items() for name in names}
+        still = [word for word in self._unused if word in columns or word in {**self._now.tables, **self._now.windows}]
+        if still:
+            raise InputError(
+                f"app '{self._program.name}' declares {still[0]!r} still, so that it can neither be dropped nor have "
+                "another name; to exchange two names, go by way of a third one, in two migrations"
             )
 
     def _used(self, word: str, among: Iterable[str]) -> bool:
@@ -311,11 +340,17 @@ class _Comparison:
                     at = f"table '{table}': "
                     of = "" if one == "check" else "of column "
                     yield from _changed(f"{at}{one} {of}", *self._both(part, table))
-        was, now = self._was.noted(schema.TTL), self._now.noted(schema.TTL)
-        if was is not None and now is not None:
-            for table in (table for table in self._now.tables if was.get(table) != now.get(table)):
-                if table in self._was.tables:
-                    yield f"table '{table}': ttl {was.get(table, 'none')} becomes {now.get(table, 'none')}"
+        ttl, later = self._was.ttl, self._now.ttl
+        for table in (table for table in self._now.tables if ttl.get(table) != later.get(table)):
+            if table in self._was.tables:
+                yield f"table '{table}': ttl {ttl.get(table, 'none')} becomes {later.get(table, 'none')}"
+        there = {part: self._was.noted(part) or {} for part in (schema.TABLES, schema.WINDOWS, schema.EVENTS)}
+        for event in there[schema.EVENTS]:
+            if self._was.unique.get(event) != self._now.unique.get(event):
+                yield f"event '{event}': the span within which an id runs once has changed"
+        for place in (f"{part[:-1]} '{name}'" for part, several in there.items() for name in several):
+            if self._was.members.get(place) != self._now.members.get(place):
+                yield f"{place}: other members of an Enum"
         was, now = self._was.noted(schema.TRANSACTIONS), self._now.noted(schema.TRANSACTIONS)
         if was is not None and now is not None:
             yield from _changed("transaction ", was, now)

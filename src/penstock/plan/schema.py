@@ -8,6 +8,8 @@
     events         {"Transfer": {"ts": "int order", "id": "str id", "src": "str"}}
     timed          ["Expire"]                                                     events that are emitted with at=
     transactions   {"transfer": digest}
+    unique         {"Transfer": 86400000000}                      within which an id runs once, as ts counts
+    members        {"table 'Order'": {"status": ["open", "paid"]}}   of columns and fields that are of an Enum
 
 The first one is in penstock.json, and each later one in the commit that made it. The tables say how state is to be
 read; the rest says what has changed. A digest is of what the compiler makes of a body: layout and comments do not
@@ -17,17 +19,17 @@ count. An older Penstock noted tables and windows only: what it did not note is 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.declare.model import Column, EventDef, TableDef, WindowDef
+from penstock.declare.model import Column, EventDef, Field, Program, TableDef, WindowDef
 from penstock.errors import StateError
 from penstock.plan.ir import Op, Plan
 
 TABLES, WINDOWS, DEFAULTS, TTL, CHECKS = "tables", "windows", "defaults", "ttl", "checks"
-EVENTS, TIMED, TRANSACTIONS = "events", "timed", "transactions"
-_PARTS = (TABLES, WINDOWS, DEFAULTS, TTL, CHECKS, EVENTS, TIMED, TRANSACTIONS)
+EVENTS, TIMED, TRANSACTIONS, UNIQUE, MEMBERS = "events", "timed", "transactions", "unique", "members"
+_PARTS = (TABLES, WINDOWS, DEFAULTS, TTL, CHECKS, EVENTS, TIMED, TRANSACTIONS, UNIQUE, MEMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Schema:
                     )
                     for t, d in zip(plan.transactions, program.transactions, strict=True)
                 },
+                **({UNIQUE: unique} if (unique := {e.name: e.span for e in program.unique}) else {}),
+                **({MEMBERS: members} if (members := _members(program)) else {}),
             }
         )
 
@@ -80,6 +84,21 @@ class Schema:
     def noted(self, part: str) -> Any:
         """A part of it; None where an older Penstock did not note it."""
         return self.content.get(part)
+
+    @property
+    def ttl(self) -> dict[str, str]:
+        """Table -> its ttl. That nothing is noted says that there was none: so with `unique` and `members`."""
+        return self.content.get(TTL) or {}
+
+    @property
+    def unique(self) -> dict[str, int]:
+        """Event -> the span within which an id of it runs once."""
+        return self.content.get(UNIQUE) or {}
+
+    @property
+    def members(self) -> dict[str, dict[str, list[Any]]]:
+        """What has columns, or fields -> which of them are of an Enum, and the values of its members."""
+        return self.content.get(MEMBERS) or {}
 
     def role(self, role: str) -> str | None:
         """The type of ts ("order"), or of ids ("id")."""
@@ -107,6 +126,16 @@ def _window(window: WindowDef) -> dict[str, Any]:
 def _fields(event: EventDef) -> dict[str, str]:
     roles = {event.order: " order", event.id: " id"}
     return {f.name: f"{f.type}{' | None' if f.nullable else ''}{roles.get(f.name, '')}" for f in event.fields}
+
+
+def _members(program: Program) -> dict[str, dict[str, list[Any]]]:
+    places: list[tuple[str, Sequence[Column | Field]]] = [(f"table '{t.name}'", t.columns) for t in program.tables]
+    places += [(f"window '{w.name}'", w.columns) for w in program.windows]
+    places += [(f"event '{e.name}'", e.fields) for e in program.events]
+    found = {
+        place: {c.name: list(members) for c in several if (members := c.type.all_members)} for place, several in places
+    }
+    return {place: columns for place, columns in found.items() if columns}
 
 
 def _column(where: str, table: str, name: str, text: str) -> Column:

@@ -194,6 +194,10 @@ class TableState:
         """When the records were written that `arrow` gives of these rows, in the same order."""
         return pa.table({"at": pa.array(self._taken(self.at, rows))})
 
+    def forget_ages(self) -> None:
+        """Nothing says when the records that are there were written."""
+        self.at[:], self._ages = NEVER, None
+
     def _taken(self, lane: Any, rows: Any) -> Any:
         """A copy of a lane's values; of all rows in their own order, whatever that of `rows` is."""
         return lane[: rows.size].copy() if rows.size == self.meta[ROWS] else lane[rows]

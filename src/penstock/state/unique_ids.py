@@ -103,10 +103,11 @@ class UniqueIds:
         self._generations = {number: one for number, one in self._generations.items() if number >= now - 1}
         self._new.append((ids, ts, clock))
 
-    def set_back(self, clock: int, to: int) -> None:
-        """The clock was set back: what is remembered by then is remembered for a span from there on."""
+    def set_back(self, clock: int, to: int, span: int | None = None) -> None:
+        """The clock was set back: what is remembered by then is remembered for a span from there on. span: by which it
+        is remembered, if that is another one by now."""
         lanes = self._lanes()
-        good = (clock - lanes[2]).view(np.uint64) < self.span
+        good = (clock - lanes[2]).view(np.uint64) < (self.span if span is None else span)
         ids, ts, clocks, versions = (lane[good] for lane in lanes)
         self._generations = {}
         if ids.size:

@@ -9,19 +9,21 @@ Where a value does not fit, or a new field has neither, it is a StateError that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.declare.model import AT, ID, NAMED, NUMBER, EventDef, Program, TableDef, timers_of
-from penstock.errors import StateError
-from penstock.execute.casting import left_out
+from penstock.declare.model import AT, ID, NAMED, NUMBER, Column, EventDef, Field, Program, TableDef, timers_of
+from penstock.errors import InputError, StateError
+from penstock.execute import validate
+from penstock.execute.casting import left_out, one_array
 from penstock.execute.watermark import ARRIVAL
 from penstock.state.arrow import widened
 
 _WRONG = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
+_REMEDY = "open it with the code that wrote it and let them run, or declare the field as it was"
 
 
 def restated(table: TableDef, rows: pa.Table, renamed: Mapping[str, str], where: str) -> pa.Table:
@@ -44,6 +46,18 @@ def restated(table: TableDef, rows: pa.Table, renamed: Mapping[str, str], where:
                 "the app as it was"
             ) from error
     return pa.Table.from_arrays(arrays, schema=table.arrow())
+
+
+def refuse_strangers(columns: Iterable[Column | Field], rows: pa.Table, what: str) -> None:
+    """StateError where a value is of no member of the Enum that its column is of now. what: the rows, to people."""
+    for column in columns:
+        try:
+            if column.type.all_members and column.name in rows.column_names:
+                validate.refuse_strangers(one_array(rows.column(column.name), what), column.type, where=column.name)
+        except InputError as error:
+            raise StateError(
+                f"{what}: {error}; keep the member, or change what holds it with the app as it was"
+            ) from None
 
 
 def held(program: Program, name: str, waiting: pa.Table, where: str) -> pa.Table:
@@ -71,7 +85,11 @@ def timers(program: Program, table: str, waiting: pa.Table, where: str) -> pa.Ta
             "sets the clock, so they run before their time, and where there is a watermark, what arrives at or below "
             "that time is late from then on), or declare the event and its emit as they were"
         )
-    fields = _fields(event, waiting, f"{where} holds {waiting.num_rows} timer(s) '{name}'")
+    what = f"{where} holds {waiting.num_rows} timer(s) '{name}'"
+    fields = _fields(event, waiting, what)
+    for field in event.fields:
+        if not field.nullable and fields.column(field.name).null_count:
+            raise StateError(f"{what}, and the field '{field.name}' of one is None, which it may not be now; {_REMEDY}")
     columns = {NUMBER: waiting.column(NUMBER), AT: waiting.column(AT)}
     if wanted.column(ID) is not None:
         there = ID in waiting.column_names
@@ -85,7 +103,7 @@ def timers(program: Program, table: str, waiting: pa.Table, where: str) -> pa.Ta
 
 def _fields(event: EventDef, rows: pa.Table, what: str) -> pa.Table:
     """Rows of an event with its fields of today."""
-    remedy = "open it with the code that wrote it and let them run, or declare the field as it was"
+    remedy = _REMEDY
     arrays = []
     for field in event.fields:
         if field.name not in rows.column_names and not field.required:
@@ -96,6 +114,7 @@ def _fields(event: EventDef, rows: pa.Table, what: str) -> pa.Table:
                 f"{what} without the field '{field.name}', which has neither a default nor None as a value; {remedy}, "
                 "or give it one"
             )
+        refuse_strangers([field], rows, what)
         column = rows.column(field.name)
         given = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         wanted = field.type.arrow()

@@ -54,5 +54,5 @@ class ForeignTimers:
         return {name: several for name, several in self._waiting.items() if several}
 
 
-def shape(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
-    return [(field.name, field.type) for field in schema]
+def shape(schema: pa.Schema) -> list[tuple[str, pa.DataType, bool]]:
+    return [(field.name, field.type, field.nullable) for field in schema]

@@ -21,7 +21,6 @@ from penstock.declare.model import timers_of
 from penstock.engine import Engine
 from penstock.plan.migration import Migration, Words, migration
 from penstock.store import carry
-from penstock.store.foreign_timers import shape
 from penstock.store.outcome_codec import to_log
 from penstock.store.replay import Replay, ages_parts, recover
 from penstock.store.segment import OUTCOMES, RESTATED, SCHEMA, part
@@ -60,9 +59,10 @@ def changed(replay: Replay, words: Words, where: str) -> Change | None:
     ages = {name: table for name, table in replay.tables.ages().items() if name in restated} if restated else {}
     for name, several in replay.foreign.waiting.items():
         restated[name] = carry.timers(program, name, pa.concat_tables(several), place)
+    _refuse_strangers(replay, found, restated, place)
     before = replay.stream.buffer.held
     held = {name: carry.held(program, name, rows, place) for name, rows in before.items()}
-    waits = [name for name, rows in held.items() if shape(rows.schema) != shape(before[name].schema)]
+    waits = [name for name, rows in held.items() if _columns(rows.schema) != _columns(before[name].schema)]
     waits += [name.removeprefix(timers_of("")) for name in replay.foreign.waiting]
     if not found.steps and not waits:
         return None
@@ -70,6 +70,28 @@ def changed(replay: Replay, words: Words, where: str) -> Change | None:
     stream = replay.stream._replace(buffer=replay.stream.buffer._replace(held=held))
     found = dataclasses.replace(found, steps=(*found.steps, *waiting))
     return Change(found, restated, ages, stream, program.outcomes().empty_table())
+
+
+def _columns(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    return [(field.name, field.type) for field in schema]
+
+
+def _refuse_strangers(replay: Replay, found: Migration, restated: dict[str, pa.Table], place: str) -> None:
+    """Where an Enum has lost members: what of the records, windows and timers holds one of them. Held events are looked
+    at as they are carried over."""
+    program, tables = replay.program, replay.tables
+    for table in program.tables:
+        if f"table '{table.name}'" in found.narrowed and table.name in found.was.tables:
+            rows = restated[table.name] if table.name in restated else tables.arrow_of(table.name)
+            carry.refuse_strangers(table.columns, rows, f"{place}: records of table '{table.name}'")
+    for window in program.windows:
+        if f"window '{window.name}'" in found.narrowed and window.name in tables.windows:
+            for rows in tables.windows[window.name].whole(tables.strings):
+                carry.refuse_strangers(window.columns, rows, f"{place}: window '{window.name}'")
+    for event in program.events:
+        if f"event '{event.name}'" in found.narrowed and timers_of(event.name) in tables.by_name:
+            rows = tables.arrow_of(timers_of(event.name))
+            carry.refuse_strangers(event.fields, rows, f"{place}: timers '{event.name}' that have not run")
 
 
 def planned(engine: Engine, path: str | os.PathLike[str], words: Words) -> tuple[str, ...]:

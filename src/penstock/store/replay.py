@@ -212,6 +212,18 @@ class Replay:
         else:
             timers |= self._carry(change, version, stated, segment.parts)
         self._set(self.foreign.sorted_out(timers), version)
+        self._forget(change)
+
+    def _forget(self, change: Migration) -> None:
+        """What the schema before did not ask for is not known, whether or not an older log has it still."""
+        for table in self._stored:
+            if table.ttl is not None and table.name in change.was.tables and table.name not in change.was.ttl:
+                self.tables[table.name].forget_ages()
+        clock = self.stream.buffer.frontier
+        for event, ids in self.tables.ids.items():
+            span = change.was.unique.get(event, 0)
+            if clock is not None and span != change.now.unique.get(event):
+                ids.set_back(clock, clock, span)
 
     def _carry(
         self, change: Migration, version: int, stated: dict[str, pa.Table], parts: dict[str, pa.Table]
