@@ -568,6 +568,12 @@ DECLARATIONS: dict[str, tuple[str, ...]] = {
     ),
     "key of an event": ("@app.event\nclass F:\n    ts: int = ps.order()\n    v: int = ps.key()", "'v'", "ps.key()"),
     "list of lists": ("@app.event\nclass F:\n    ts: int = ps.order()\n    v: list[list[int]]", "'v'", "list"),
+    "name that hides its type": (
+        "from datetime import date\n@app.table\nclass Day:\n    id: str = ps.key()\n    date: date = ps.key()",
+        "'date'",
+        "hides",
+        "datetime.date",
+    ),
     "bare list": ("@app.event\nclass F:\n    ts: int = ps.order()\n    v: list", "'v'", "list[...]"),
     "event twice": ("@app.event\nclass E:\n    ts: int = ps.order()", "'E'", "twice"),
     "app without a name": ("ps.App('')", "name", "ps.App("),

@@ -142,6 +142,11 @@ def of_annotation(
         return _of_enum(annotation, where)
     if annotation is _decimal.Decimal:
         raise DeclarationError(f"{where}: write ps.decimal(18, 2) instead of Decimal, so that the scale is known")
+    if type(annotation).__module__.startswith("penstock."):  # `date: date = ps.key()`: Python reads the value
+        raise DeclarationError(
+            f"{where}: its name hides the type of the same name, so that the annotation is the field itself; "
+            "write the type with its module, such as datetime.date"
+        )
     *most, last = (row.declared for row in COLUMNS)
     raise DeclarationError(
         f"{where}: type {annotation!r} is not supported; use {', '.join(most)} or {last}"
