@@ -399,12 +399,11 @@ WAYS = {
 BODIES = {
     "two lists of events": ("for t, u in zip(several, several):\n    pass", "for t in several"),
     "a list beside events": ("for t in several:\n    for x, u in zip(t.xs, several):\n        pass", "alone"),
-    "places": ("for i, t in enumerate(several):\n    pass", "a loop runs over 'several'"),
-    "one of them": ("Account.get(several[0].src).n = 1", "loop over a list"),
+    "places": ("for i, t in enumerate(several):\n    pass", "enumerate takes one list field"),
+    "one of them": ("Account.get(several[0].src).n = 1", "a list of events is looped over whole"),
     "a field of all": ("Account.get(several.src).n = 1", "'several' is a list of events", "for t in"),
     "an event as a value": ("for t in several:\n    Account.get(t).n = 1", "'t' is an event", "one of its fields"),
     "an event in a name": ("for t in several:\n    u = t", "'t' is an event"),
-    "all in a name": ("u = several", "loop over it"),
     "whether there are any": ("if several:\n    pass", "loop over it"),
     "behind the loop": ("for t in several:\n    pass\nreturn {'n': t.n}", "'t' may be unassigned"),
     "a field written": ("for t in several:\n    t.n = 1", "cannot be changed"),
@@ -414,8 +413,8 @@ BODIES = {
     "a value on one path": ("for t in several:\n    if t.n > 1:\n        t = 3", "use two names"),
     "two names": ("for t, u in several:\n    pass", "1 value(s)"),
     "no such field": ("for t in several:\n    Account.get(t.what).n = 1", "no field 'what'"),
-    "a list as a value": ("for t in several:\n    Account.get(t.src).n = t.xs", "loop over it"),
-    "the length of one": ("for t in several:\n    Account.get(t.src).n = len(t)", "list field"),
+    "a list as a value": ("for t in several:\n    Account.get(t.src).n = t.xs", "a column holds one value"),
+    "the length of one": ("for t in several:\n    Account.get(t.src).n = len(t)", "'t' is an event", "one of its fields"),
     "a step": ("return {'step': 1}\n", "several events", "'step'"),
 }
 
