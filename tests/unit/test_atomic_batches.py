@@ -414,7 +414,7 @@ BODIES = {
     "two names": ("for t, u in several:\n    pass", "1 value(s)"),
     "no such field": ("for t in several:\n    Account.get(t.what).n = 1", "no field 'what'"),
     "a list as a value": ("for t in several:\n    Account.get(t.src).n = t.xs", "a column holds one value"),
-    "the length of one": ("for t in several:\n    Account.get(t.src).n = len(t)", "'t' is an event", "one of its fields"),
+    "the length of one": ("for t in several:\n    Account.get(t.src).n = len(t)", "'t' is an event", "its fields"),
     "a step": ("return {'step': 1}\n", "several events", "'step'"),
 }
 
