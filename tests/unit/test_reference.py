@@ -204,7 +204,7 @@ def outcome(
     body.__annotations__ = {"e": "Do"}
     do = replace(program.transactions[0], name=body.__name__, function=body)
     db = Reference(replace(program, transactions=(do,)))
-    db.load(Item, list(rows))
+    db.load(Item, list(rows), check=False)
     (row,) = db.run([Do(ts=1, **fields)]).to_pylist()
     if row["status"] == "aborted":
         return row["reason"], db
