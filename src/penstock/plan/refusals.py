@@ -51,10 +51,10 @@ _EXPRESSIONS = {
     "ListComp": f"a list comprehension cannot be compiled; {_A_GENERATOR}",
     "SetComp": f"a set comprehension cannot be compiled; {_A_GENERATOR}",
     "DictComp": f"a dict comprehension cannot be compiled; {_A_GENERATOR}",
-    "JoinedStr": "write an f-string of strings and ints",
-    "FormattedValue": "write an f-string of strings and ints",
-    "TemplateStr": "write an f-string of strings and ints",
-    "Interpolation": "write an f-string of strings and ints",
+    "JoinedStr": "such a text cannot be compiled; write an f-string of strings and ints",
+    "FormattedValue": "such a text cannot be compiled; write an f-string of strings and ints",
+    "TemplateStr": "such a text cannot be compiled; write an f-string of strings and ints",
+    "Interpolation": "such a text cannot be compiled; write an f-string of strings and ints",
 }
 _OPERATORS = {
     "BitAnd": "'&' cannot be compiled; of bools write 'and', of ints x % 2**n for the lowest bits, or call a @ps.udf",
