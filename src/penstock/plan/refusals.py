@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 
 _SHARED_STATE = "keep shared state in a table"
+_TEXT = "such a text cannot be compiled; write an f-string of strings and ints"
 _STATEMENTS = {
     "While": "'while' cannot be compiled; use 'for' over a list field or range(n)",
     "AsyncFor": "'async' cannot be compiled; use a plain 'for'",
@@ -51,10 +52,10 @@ _EXPRESSIONS = {
     "ListComp": f"a list comprehension cannot be compiled; {_A_GENERATOR}",
     "SetComp": f"a set comprehension cannot be compiled; {_A_GENERATOR}",
     "DictComp": f"a dict comprehension cannot be compiled; {_A_GENERATOR}",
-    "JoinedStr": "such a text cannot be compiled; write an f-string of strings and ints",
-    "FormattedValue": "such a text cannot be compiled; write an f-string of strings and ints",
-    "TemplateStr": "such a text cannot be compiled; write an f-string of strings and ints",
-    "Interpolation": "such a text cannot be compiled; write an f-string of strings and ints",
+    "JoinedStr": _TEXT,
+    "FormattedValue": _TEXT,
+    "TemplateStr": _TEXT,
+    "Interpolation": _TEXT,
 }
 _OPERATORS = {
     "BitAnd": "'&' cannot be compiled; of bools write 'and', of ints x % 2**n for the lowest bits, or call a @ps.udf",
