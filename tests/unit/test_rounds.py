@@ -1,5 +1,6 @@
 """Transactions that emit events: rounds, groups, outputs, what is refused, what is kept."""
 
+import datetime
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -573,3 +574,36 @@ def test_an_event_without_a_place_in_time_is_not_streamed() -> None:
                 either.emitted(Ship)
     with pytest.raises(ps.PenstockError, match="has a meaning only inside a transaction"):
         ps.emit(Ship(sale="a"))
+
+
+def test_fields_left_out_of_an_emitted_event_have_their_defaults() -> None:
+    """Of every type that a body means otherwise than Python: the reference converts a default as any other value."""
+    app = ps.App("defaults")
+
+    @app.event
+    class Paid:
+        ts: int = ps.order()
+        id: str = ps.id()
+
+    @app.event
+    class Fee:
+        amount: Decimal = ps.decimal(18, 2, default=Decimal("0.10"))
+        small: Decimal = ps.decimal(9, 3, default=Decimal("0.125"))
+        count: int = 2
+        day: datetime.date = datetime.date(2024, 2, 29)
+        since: datetime.datetime = datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.UTC)
+        span: datetime.timedelta = datetime.timedelta(hours=-1)
+        note: str = "fee"
+        maybe: Decimal | None = ps.decimal(9, 3, default=None)
+
+    @app.transaction
+    def pay(paid: Paid) -> None:
+        ps.emit(Fee())
+        ps.emit(Fee(amount=Decimal("1.5") + 1))
+
+    @app.transaction
+    def charge(fee: Fee) -> dict[str, Any]:
+        return {"amount": fee.amount + fee.small, "count": fee.count, "until": fee.since + fee.span, "day": fee.day}
+
+    out = check(app, batches=[[Paid(ts=1, id="a"), Paid(ts=2, id="b")]])[0]
+    assert told(out)[:3] == ["a.0 pay: committed", "a.1 charge: committed", "a.2 charge: committed"]

@@ -148,7 +148,7 @@ class Transaction:
         return (clock - EPOCH) // MICROSECOND if isinstance(clock, datetime.datetime) else int(clock)
 
     def emit(self, event: EventDef, values: dict[str, Any], at: Any) -> None:
-        given = {f.name: lower(convert(values[f.name], f.type, nullable=f.nullable)) for f in event.fields}
+        given = {f.name: lower(convert(lift(values[f.name]), f.type, nullable=f.nullable)) for f in event.fields}
         use(at)
         if len(self.emitted) == self._room:
             raise Aborted(TOO_MANY)
