@@ -51,6 +51,7 @@ class Site:
         self.begun = time.monotonic()
         self.connections: set[Any] = set()  # uvicorn's
         self.stopping = asyncio.Event()  # streams end then
+        self.door: tuple[bytes, str] | None = None  # a page for who comes to / without a token, and its policy
         self.cleanup: list[Callable[[], None]] = []  # what is to be done when the server ends
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="penstock-http")
         self._slots = asyncio.Semaphore(_THREADS)
@@ -125,7 +126,15 @@ class Site:
                 headers = [(b"location", b"/")] + ([(b"set-cookie", cookie.encode())] if cookie else [])
                 await _send(Answer(b"", status=303, headers=tuple(headers)), send)
                 return 303
-        self.guard.check(scope, READ)
+        try:
+            self.guard.check(scope, READ)
+        except Refusal as refusal:
+            if self.door is None or refusal.status != 401 or scope["path"] != "/" or scope["method"] != "GET":
+                raise
+            content, policy = self.door
+            more = (*refusal.headers, (b"content-security-policy", policy.encode()))
+            await _send(Answer(content, status=401, type=b"text/html; charset=utf-8", headers=more), send)
+            return 401
         if self._starlette is None or scope["path"].startswith("/v1/"):
             raise Refusal(404, "no_route", "there is no such path; /docs lists those that there are")
         status = 0
