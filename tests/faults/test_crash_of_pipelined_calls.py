@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.errors import NotRetainedError
+from penstock import NotRetainedError
 from penstock.serve.pipeline import Pipeline, Reply
 
 pytestmark = pytest.mark.faults

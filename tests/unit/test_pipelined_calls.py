@@ -15,8 +15,8 @@ import pytest
 from test_calls import Give, Look, Move, bank, opened, reference, same_tables, until
 
 import penstock as ps
+from penstock import ConflictError, NotRetainedError, QueueFullError
 from penstock import calls as queue
-from penstock.errors import ConflictError, NotRetainedError, QueueFullError
 from penstock.execute.field_hashes import field_hashes
 from penstock.serve.pipeline import Pipeline
 from penstock.store.durable import DurableStore
