@@ -50,7 +50,8 @@ class Call:
         comes, or until they are kept. told: what to do once it is answered, and wake: for it to lead; without these
         a thread waits for both."""
         event = taken.event
-        self.taken, self.event, self.size = taken, event.name, taken.table.num_rows
+        self.taken, self.event = taken, event.name
+        self.size, self.nbytes = taken.table.num_rows, taken.table.nbytes
         self.strict, self.since, self.waits = strict, since, waits
         self.has_ts = has_ts(taken)
         # A ts of its own is a place among events that are kept: such a call makes a version, whatever it does.

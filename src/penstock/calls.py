@@ -183,7 +183,7 @@ class Calls:
     # -- the queue ----------------------------------------------------------------------------
 
     def _enqueue(self, calls: list[Call]) -> None:
-        rows, size = sum(call.size for call in calls), sum(call.taken.table.nbytes for call in calls)
+        rows, size = sum(call.size for call in calls), sum(call.nbytes for call in calls)
         with self._mutex:
             self._last = time.monotonic()
             if self._rows and (self._rows + rows > MOST_WAITING or self._bytes + size > BYTES_WAITING):
@@ -229,7 +229,7 @@ class Calls:
         return group
 
     def _is_out(self, call: Call) -> None:
-        self._rows, self._bytes = self._rows - call.size, self._bytes - call.taken.table.nbytes
+        self._rows, self._bytes = self._rows - call.size, self._bytes - call.nbytes
 
     def _hand_over(self, own: Call | None) -> None:
         with self._mutex:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import repeat
+from itertools import groupby, repeat
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -37,7 +37,7 @@ class Ledger:
             self._known = {}
             self._pruned = self._store.oldest_version - 1
             for version, outcomes, calls in self._store.answered():
-                self._add(version, outcomes, calls)
+                self._add(version, outcomes, *map(list, zip(*calls, strict=True)))
         self._forget(self._store.version)
         return self._known.setdefault(event, {})
 
@@ -52,23 +52,28 @@ class Ledger:
     def add(self, version: int, outcomes: pa.Table, calls: pa.Table | None) -> None:
         if self._known is None or calls is None:  # Who asks reads it from the store.
             return
-        columns = (column.to_pylist() for column in calls.columns)
-        self._add(version, outcomes, list(zip(*columns, strict=True)))
+        event, id, row, fields = (column.to_pylist() for column in calls.columns)
+        self._add(version, outcomes, event, id, row, fields)
 
-    def _add(self, version: int, outcomes: pa.Table, calls: list[tuple[str, Any, int, int | None]]) -> None:
+    def _add(
+        self,
+        version: int,
+        outcomes: pa.Table,
+        event: list[str],
+        id: list[Any],
+        row: list[int],
+        fields: list[int | None],
+    ) -> None:
         assert self._known is not None
-        if 2 * len(calls) < outcomes.num_rows:  # A batch has answered a few: the rest of it is not held for them.
-            outcomes = outcomes.take(pa.array([row for _, _, row, _ in calls]))
-            calls = [(event, id, place, fields) for place, (event, id, _, fields) in enumerate(calls)]
-        by_event: dict[str, list[tuple[Any, int, int | None]]] = {}
-        for event, id, row, fields in calls:
-            by_event.setdefault(event, []).append((id, row, fields))
-        for event, several in by_event.items():
-            ids, rows, fields_ = map(list, zip(*several, strict=True))
-            self._known.setdefault(event, {}).update(
-                zip(ids, zip(repeat(version), rows, fields_, strict=False), strict=True)
-            )
-            self._versions.append((version, event, ids))
+        if 2 * len(row) < outcomes.num_rows:  # A batch has answered a few: the rest of it is not held for them.
+            outcomes, row = outcomes.take(pa.array(row)), list(range(len(row)))
+        start = 0
+        for name, several in groupby(event):
+            end = start + sum(1 for _ in several)
+            calls = zip(repeat(version), row[start:end], fields[start:end], strict=False)
+            self._known.setdefault(name, {}).update(zip(id[start:end], calls, strict=False))
+            self._versions.append((version, name, id[start:end]))
+            start = end
         self._outcomes[version] = outcomes
         self._forget(version)
 

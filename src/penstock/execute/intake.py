@@ -16,7 +16,7 @@ of the right types passes without a copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ def called(program: Program, event: Any) -> EventBatch:
                 f"{where} was called with {data.num_rows} row(s) of other fields than it has in app '{program.name}': "
                 f"{has}; call it with the code that the writer runs"
             )
-        table = _event_table(replace(definition, order=None), data.combine_chunks(), where, sound=False)
+        table = _event_table(definition, data.combine_chunks(), where, sound=False, called=True)
     return EventBatch(definition, table, np.arange(table.num_rows))
 
 
@@ -222,8 +222,10 @@ def _from_tables(program: Program, batch: Mapping[Any, Any], sound: bool, called
     return out
 
 
-def _event_table(event: EventDef, data: pa.Table, where: str, sound: bool) -> pa.Table:
-    if _is_right(event, data):
+def _event_table(event: EventDef, data: pa.Table, where: str, sound: bool, *, called: bool = False) -> pa.Table:
+    """called: then its ts may be null."""
+    needed = [name for name in (event.id, None if called else event.order) if name is not None]
+    if _is_right(event, data, needed):
         for place, f in enumerate(event.fields):
             if f.type.kind in JUDGED and not sound:
                 refuse_unsound(data.column(place).chunk(0), f.type, where=f"{where}, column '{f.name}'")
@@ -237,17 +239,17 @@ def _event_table(event: EventDef, data: pa.Table, where: str, sound: bool) -> pa
             arrays[f.name] = left_out(f, data.num_rows)
             continue
         array = column(_take(data, f.name, at), f.type, where=at, dictionary=True, sound=sound)
-        if f.name in (event.order, event.id) and array.null_count:
+        if f.name in needed and array.null_count:
             raise InputError(f"{at}, row {_first_null(array)}: is null; every {event.name} needs its {f.name}")
         arrays[f.name] = array
     return pa.table(arrays) if arrays else without_columns(data.num_rows)
 
 
-def _is_right(event: EventDef, data: pa.Table) -> bool:
+def _is_right(event: EventDef, data: pa.Table, needed: list[str]) -> bool:
     """Whether the table can be taken as it is: the short way of small batches, which the long way agrees with."""
     if not data.schema.equals(event.arrow()) or len(data.to_batches()) != 1:
         return False
-    return not any(data.column(event.place(name)).null_count for name in (event.order, event.id) if name)
+    return not any(data.column(event.place(name)).null_count for name in needed)
 
 
 def _with_left_out(event: EventDef, data: pa.Table) -> pa.Table:
