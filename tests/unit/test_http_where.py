@@ -54,7 +54,10 @@ LITERALS: dict[str, list[tuple[str, str]]] = {
     + [("'Infinity'", "'inf'::double"), ("'-Infinity'", "'-inf'::double")],
     "b": [("true", "true"), ("FALSE", "false")],
     "s": [(t, t) for t in ("''", "'a'", "'it''s'", "'Rome'", "'é'", "'%'", "'b'")],
-    "d": [(t, f"{t}::decimal(38,6)") for t in ("0", "1.25", "1.255", "-3.1", "-3.105", "99999999.99", "1e3", "123456789012")]
+    "d": [
+        (t, f"{t}::decimal(38,6)")
+        for t in ("0", "1.25", "1.255", "-3.1", "-3.105", "99999999.99", "1e3", "123456789012")
+    ]
     + [("-99999999999999.5", "-99999999999999.5::decimal(38,6)")],
     "t": [
         ("'2026-03-01T00:00:00Z'", "timestamptz '2026-03-01 00:00:00+00'"),
@@ -137,7 +140,7 @@ def test_precedence_is_that_of_sql() -> None:
         ("n = null", "write 'is null'"),
         ("n is 1", "'null'"),
         ("m = 1", "has no column 'm'; it has id, n"),
-        ("s = \"a\"", "a value where"),
+        ('s = "a"', "a value where"),
         ("s = 'a", "this quote does not end"),
         ("s like 'a'", "a comparison"),
         ("n in ()", "a value"),

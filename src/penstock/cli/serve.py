@@ -1,4 +1,4 @@
-"""`penstock serve`: a server over a state directory; with --app the writer too, which then has the server as a child."""
+"""`penstock serve`: a server over a state directory; with --app the writer too, whose child the server then is."""
 
 from __future__ import annotations
 

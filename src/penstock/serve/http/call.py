@@ -1,9 +1,9 @@
 """Call: one request, as a handler sees it: its parts, its query, its body, and the version that it is answered at.
 
-    version=7          exactly this version
-    at_least=7         this one or a newer; waits for it
-    max_age_ms=100     no more than so far behind what is durable; waits for that
-    timeout_ms=5000    how long it waits, before it is told 503
+version=7          exactly this version
+at_least=7         this one or a newer; waits for it
+max_age_ms=100     no more than so far behind what is durable; waits for that
+timeout_ms=5000    how long it waits, before it is told 503
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Call:
         return self._query
 
     async def moment(self) -> int | None:
-        """Waits for the version that was asked for; gives it where it is one version exactly, and None for the newest."""
+        """Waits for the version that was asked for; gives it where it is exactly one, and None for the newest."""
         if not self.scope["query_string"]:
             return None
         query = self.query
@@ -141,5 +141,8 @@ def _short(text: str) -> str:
 
 def _too_large(most: int) -> Refusal:
     return Refusal(
-        413, "too_large", f"the body has more than {most} bytes; send less at a time", headers=((b"connection", b"close"),)
+        413,
+        "too_large",
+        f"the body has more than {most} bytes; send less at a time",
+        headers=((b"connection", b"close"),),
     )

@@ -5,8 +5,8 @@
     the body           its size and its time are the handler's (call.py)
     the answer         SEND_S without the client taking any of it
 
-uvicorn limits none of these for httptools. Times are looked at once a second for all connections, so that a request pays
-for no timer of its own.
+uvicorn limits none of these for httptools. Times are looked at once a second for all connections, so that a request
+pays for no timer of its own.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._silent = 0
         self._waits_since = None
-        if b"/" != self.url[:1] and not self.url.startswith((b"http://", b"https://")):
+        if self.url[:1] != b"/" and not self.url.startswith((b"http://", b"https://")):
             self._stop(400, "bad_request", "the request names no path")
         super().on_headers_complete()
 

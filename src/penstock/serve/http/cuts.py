@@ -1,7 +1,7 @@
 """Cuts that several requests share: the pages of one answer, and older versions, which are read from the disk.
 
-A cut of the newest version costs nothing to take and what changes while it is open. One of an older version is a copy of
-its own, so there is one of these at a time, and it is made once for all who ask for it meanwhile.
+A cut of the newest version costs nothing to take and what changes while it is open. One of an older version is a copy
+of its own, so there is one of these at a time, and it is made once for all who ask for it meanwhile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the table of routes, and a page that shows it. The page fetches nothing from elsewhere."""
+"""The OpenAPI document, made from the table of routes, and a page that shows it and fetches nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from penstock.serve.http.site import Site
 from penstock.serve.http.values import dumps
 
 _CSP = b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:"
-_PAGE_HEADERS = ((b"content-security-policy", _CSP), (b"x-frame-options", b"DENY"), (b"referrer-policy", b"no-referrer"))
+_PAGE_HEADERS = (
+    (b"content-security-policy", _CSP),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+)
 _PARTS = {
     "table": "A table's name.",
     "key": "The record's key; parts of a composite one percent-encoded, joined by commas.",
@@ -54,7 +58,13 @@ def document(site: Site) -> dict[str, Any]:
 def _operation(route: Route) -> dict[str, Any]:
     parts = re.findall(r"{(\w+)}", route.path)
     given = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}, "description": _PARTS.get(name, "")}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string"},
+            "description": _PARTS.get(name, ""),
+        }
         for name in parts
     ]
     given += [

@@ -1,7 +1,7 @@
 """`GET /v1/tables/T/records?where=…&limit=…&page=…`: records by their key, a page at a time.
 
-A page is what follows a key, not a number of rows: so it is right at whatever version it is read, and a token of the page
-before only has to say where that ended and which version it was of. Each page is of that version, as long as it is
+A page is what follows a key, not a number of rows: so it is right at whatever version it is read, and a token of the
+page before only has to say where that ended and which version it was of. Each page is of that version, as long as it is
 retained. The token has a checksum over what was asked: it goes on with this question, and with no other.
 """
 
@@ -132,7 +132,11 @@ _ANSWER = {
     "next": {"type": "string", "nullable": True, "description": "Give it as page= for those that follow."},
 }
 ROUTE = Route(
-    "GET", "/v1/tables/{table}/records", records, params=PARAMS, answer=_ANSWER,
+    "GET",
+    "/v1/tables/{table}/records",
+    records,
+    params=PARAMS,
+    answer=_ANSWER,
     says="Records by their key, a page at a time; where= says which.",
 )
 

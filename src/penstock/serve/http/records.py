@@ -1,10 +1,10 @@
 """The routes of tables and records.
 
-    GET  /v1/tables                          what there is
-    GET  /v1/tables/T                        one table's columns
-    GET  /v1/tables/T/records/K              one record           the hot ones: answered on the event loop,
-    POST /v1/get                             many, at one version    from the replica's index
-    GET  /v1/tables/T/records/K/history      every retained change of one record
+GET  /v1/tables                          what there is
+GET  /v1/tables/T                        one table's columns
+GET  /v1/tables/T/records/K              one record           the hot ones: answered on the event loop,
+POST /v1/get                             many, at one version    from the replica's index
+GET  /v1/tables/T/records/K/history      every retained change of one record
 """
 
 from __future__ import annotations
@@ -140,25 +140,44 @@ _GET = {
 
 ROUTES = (
     Route(
-        "GET", "/v1/tables", tables, says="All tables and their columns.", params=ANY_VERSION,
+        "GET",
+        "/v1/tables",
+        tables,
+        says="All tables and their columns.",
+        params=ANY_VERSION,
         answer={"tables": {"type": "array", "items": _TABLE}},
     ),
     Route(
-        "GET", "/v1/tables/{table}", one_table, says="A table's columns and its key.", params=ANY_VERSION,
+        "GET",
+        "/v1/tables/{table}",
+        one_table,
+        says="A table's columns and its key.",
+        params=ANY_VERSION,
         answer={"table": _TABLE},
     ),
     Route(
-        "GET", "/v1/tables/{table}/records/{key}", record, params=ANY_VERSION, answer={"record": _RECORD},
+        "GET",
+        "/v1/tables/{table}/records/{key}",
+        record,
+        params=ANY_VERSION,
+        answer={"record": _RECORD},
         says="One record. Parts of a composite key are percent-encoded and joined by commas.",
     ),
     Route(
-        "GET", "/v1/tables/{table}/records/{key}/history", history, params=NEWEST,
+        "GET",
+        "/v1/tables/{table}/records/{key}/history",
+        history,
+        params=NEWEST,
         says="Every retained change of one record, oldest first.",
         answer={"history": {"type": "array", "items": _RECORD}},
     ),
     Route(
-        "POST", "/v1/get", get, says=f"Up to {KEYS_MAX} records by their keys, of several tables, at one version.",
-        params=ANY_VERSION, body=_GET,
+        "POST",
+        "/v1/get",
+        get,
+        says=f"Up to {KEYS_MAX} records by their keys, of several tables, at one version.",
+        params=ANY_VERSION,
+        body=_GET,
         answer={"records": {"type": "object", "additionalProperties": {"type": "array"}}},
     ),
 )

@@ -2,8 +2,8 @@
 
     Route("GET", "/v1/tables/{table}/records/{key}", record, READ, params=(VERSION, …), says="One record")
 
-A path is matched as it came, before percent-signs are undone: a key may hold a slash. So the parts in braces are texts of
-one segment each, and `call.parts` has them undone; a key that may have commas of its own is taken from `call.raw`.
+A path is matched as it came, before percent-signs are undone: a key may hold a slash. So the parts in braces are one
+segment each. `call.part(name)` has one undone; a key, which may have commas of its own, is taken from `call.raw`.
 
 Whoever adds routes gives them to the Site as such a tuple; the OpenAPI document is made from the same table.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote_to_bytes
 
 from penstock.serve.http.answers import Answer, Refusal, Stream
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Call"], Awaitable[Answer | Stream]]
 # Which token a route asks for; a write token reads too.
-NONE, READ, WRITE = "none", "read", "write"
+NONE: Final = "none"
+READ: Final = "read"
+WRITE: Final = "write"
 Token = Literal["none", "read", "write"]
 BODY_MAX = 1 << 20
 

@@ -27,7 +27,7 @@ from penstock.serve.http.call import Call
 from penstock.serve.http.cuts import Cuts
 from penstock.serve.http.guard import Guard
 from penstock.serve.http.metrics import Metrics
-from penstock.serve.http.routes import READ, Route, Router
+from penstock.serve.http.routes import NONE, READ, Route, Router
 from penstock.serve.http.versions import Versions
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Site:
     async def _page(self, scope: Any, receive: Any, send: Any) -> int:
         """What no route takes; the first visit brings the token, and gets a cookie instead."""
         if scope["path"] == "/" and b"token=" in scope["query_string"]:
-            self.guard.check(scope, "none")
+            self.guard.check(scope, NONE)
             given = parse_qs(scope["query_string"].decode("ascii", "replace")).get("token", [""])[0]
             cookie = self.guard.cookie_of(given)
             if cookie is not None or self.guard.tokens is None:

@@ -63,7 +63,9 @@ def samples(site: Site) -> Iterator[Sample]:
     if lag.committed_at is not None:
         says = "When the newest applied commit was made, in seconds since 1970."
         yield Sample("penstock_committed_timestamp_seconds", says, lag.committed_at)
-    yield Sample("penstock_writer_up", "Whether a writer has the directory; -1: cannot be told.", _UP[lag.writer_is_there])
+    yield Sample(
+        "penstock_writer_up", "Whether a writer has the directory; -1: cannot be told.", _UP[lag.writer_is_there]
+    )
     yield Sample("penstock_replica_broken", "Whether the replica stands still.", int(site.versions.broken is not None))
     yield Sample("penstock_http_connections", "Connections that are open.", len(site.connections))
     yield Sample("penstock_http_waiting", "Requests that wait for a thread.", site.queued)
@@ -82,7 +84,9 @@ def _resident() -> int:
 
 
 ROUTES = (
-    Route("GET", "/v1/status", status, NONE, says="How far the replica is, and whether anybody writes. Needs no token."),
+    Route(
+        "GET", "/v1/status", status, NONE, says="How far the replica is, and whether anybody writes. Needs no token."
+    ),
     Route("GET", "/metrics", metrics, READ, says="For Prometheus.", type="text/plain"),
 )
 

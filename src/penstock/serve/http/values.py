@@ -6,8 +6,8 @@
     date        "2026-03-01"            timedelta   "P1DT2H0.5S", as ISO 8601 has it
     null        null
 
-In a path and in quotes a value is the same text without JSON's quotes. A decimal may also come as an integer, never as a
-number with a point: those are floats, and not exact.
+In a path and in quotes a value is the same text without JSON's quotes. A decimal may also come as an integer, never as
+a number with a point: those are floats, and not exact.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from penstock.errors import InputError
 _INT = re.compile(r"-?[0-9]{1,19}")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_SPAN = re.compile(r"(-?)P(?:([0-9]{1,9})D)?(?:T(?:([0-9]{1,9})H)?(?:([0-9]{1,9})M)?(?:([0-9]{1,12})(?:\.([0-9]{1,6}))?S)?)?")
+_SPAN = re.compile(
+    r"(-?)P(?:([0-9]{1,9})D)?(?:T(?:([0-9]{1,9})H)?(?:([0-9]{1,9})M)?(?:([0-9]{1,12})(?:\.([0-9]{1,6}))?S)?)?"
+)
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _BOOLS = {"true": True, "false": False}
 _OPTIONS = orjson.OPT_UTC_Z

@@ -2,15 +2,16 @@
 
     amount >= 10 and (branch = 'Rome' or branch in ('Oslo', 'Bonn')) and closed is null
 
-    condition   = both { "or" both }          both = one { "and" one }          one = "not" one | "(" condition ")" | test
+    condition   = both { "or" both }       both = one { "and" one }
+    one         = "not" one | "(" condition ")" | test
     test        = column ( "=" | "!=" | "<>" | "<" | "<=" | ">" | ">=" ) value
                 | column [ "not" ] "in" "(" value { "," value } ")"
                 | column "is" [ "not" ] "null"
     value       = 12 | -1.5 | 'text' | true | false        a quote within a text is doubled: 'it''s'
     column      = a name, as the table has it or in other cases; in double quotes where it is a word of this language
 
-It means what SQL means: a test of null is neither true nor false, and such a record is not among the answers; NaN equals
-itself and is greater than any number. A datetime, date or timedelta is a text in the form that answers have.
+It means what SQL means: a test of null is neither true nor false, and such a record is not among the answers; NaN
+equals itself and is greater than any number. A datetime, date or timedelta is a text in the form that answers have.
 """
 
 from __future__ import annotations
@@ -181,7 +182,8 @@ class _Parser:
             raise self._odd("a value")
         null = "; for null, write 'is null'" if token.text == "null" else ""
         raise InputError(
-            f"where=: column '{column.name}' is {column.type}, and {token.text[:40]!r} is none; write {_FORMS[kind]}{null}"
+            f"where=: column '{column.name}' is {column.type}, and {token.text[:40]!r} is none; "
+            f"write {_FORMS[kind]}{null}"
         )
 
     @property
@@ -267,7 +269,7 @@ def _float_compared(field: pc.Expression, sign: str, value: float) -> pc.Express
 
 def _beyond(field: pc.Expression, sign: str, *, above: bool) -> pc.Expression:
     """Compared with a value that lies above, or below, all that the column can hold."""
-    return _always(field, sign in ("!=", "<>") or (sign in ("<", "<=")) == above and sign != "=")
+    return _always(field, sign in ("!=", "<>") or ((sign in ("<", "<=")) == above and sign != "="))
 
 
 def _always(field: pc.Expression, true: bool) -> pc.Expression:
