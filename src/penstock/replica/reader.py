@@ -11,7 +11,7 @@ Every answer is of one version that was committed, and versions never fall. Noth
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ from penstock.plan.ir import Plan
 from penstock.replica.cut import Cut, definition_of
 from penstock.replica.directory import Directory
 from penstock.replica.feed import feed
-from penstock.replica.keys import parts_of
+from penstock.replica.keys import key_columns, parts_of
+from penstock.replica.keys import keys as columns_of
 from penstock.replica.lag import Lag, lag
 from penstock.replica.replica import Replica, restored
 
@@ -77,8 +78,14 @@ class Reader:
     ) -> dict[str, Any] | None:
         """The record with this key (a tuple where the key is of several columns); None where there is none. at_least:
         of this version, or a newer one."""
-        with self.cut(at_least, timeout=timeout) as cut:
-            return cut.get(table, key)
+        replica = self._replica
+        if at_least is not None and replica.version < at_least:
+            self.wait(at_least, timeout)
+        with replica.lock:
+            replica.refuse_unusable()
+            state = replica.state
+            name = table if isinstance(table, str) and table in state.records else self._definition(table).name
+            return state.one(name, key, state.newest)
 
     def get_many(
         self,
@@ -88,8 +95,10 @@ class Reader:
         timeout: float | None = TIMEOUT_S,
     ) -> list[dict[str, Any] | None]:
         """The records with these keys, in their order, of one version."""
-        with self.cut(at_least, timeout=timeout) as cut:
-            return cut.get_many(table, keys)
+        wanted = self._wanted(at_least, timeout, columns_of, table, keys)
+        with self._replica.lock:
+            state = self._replica.state
+            return state.many(self._definition(table).name, wanted, state.newest)
 
     def get_arrow(
         self,
@@ -100,8 +109,28 @@ class Reader:
     ) -> tuple[pa.Table, Any]:
         """The records with these keys that there are, in their order; and of which keys there is one, as bools. keys:
         an array, or a table that has the key columns."""
-        with self.cut(at_least, timeout=timeout) as cut:
-            return cut.get_arrow(table, keys)
+        wanted = self._wanted(at_least, timeout, key_columns, table, keys)
+        with self._replica.lock:
+            state = self._replica.state
+            return state.arrow(self._definition(table).name, wanted, state.newest)
+
+    def _wanted(
+        self,
+        at_least: int | None,
+        timeout: float | None,
+        columns: Callable[[TableDef, Any], pa.Table],
+        table: Table | str,
+        keys: Any,
+    ) -> pa.Table:
+        """Keys as Arrow, once the reader has come so far."""
+        replica = self._replica
+        if at_least is not None and replica.version < at_least:
+            self.wait(at_least, timeout)
+        replica.refuse_unusable()
+        return columns(self._definition(table), keys)
+
+    def _definition(self, table: Table | str) -> TableDef:
+        return definition_of(self._replica.state, table, self._replica.version)
 
     def table(
         self,
@@ -127,7 +156,7 @@ class Reader:
 
     def history(self, table: Table | str, key: Any) -> pa.Table:
         """Every retained change of one record, oldest first: version, change, and its columns."""
-        definition, upto = definition_of(self._replica.state, table, self.version), self.version
+        upto, definition = self.version, self._definition(table)
         parts = parts_of(definition, key)
         where = {c.name: [part] for c, part in zip(definition.keys, parts, strict=True)}
         found = Directory(self.path, self._disk).history(definition.name, where)

@@ -20,6 +20,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ class Replica:
         self.lock = disk.mutex()
         self.moved = threading.Condition(self.lock)  # type: ignore[arg-type]
         self.failure: StateError | None = None
-        self._stop = threading.Event()
+        self._stop, self._stopped = threading.Event(), False
         self._begin(restored(disk, path, identity))
         _running.add(self)
         self._thread = disk.thread(self._run, "penstock-reader", daemon=True)
@@ -83,7 +84,7 @@ class Replica:
 
     @property
     def closed(self) -> bool:
-        return self._stop.is_set()
+        return self._stopped
 
     @property
     def goes_on(self) -> bool:
@@ -92,13 +93,16 @@ class Replica:
     def close(self) -> None:
         self._stop.set()
         with self.moved:
+            self._stopped = True
             self.moved.notify_all()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def refuse_unusable(self) -> None:
-        """With or without the lock."""
-        if self._stop.is_set():
+        """With or without the lock. Every reading asks."""
+        if self.failure is None and not self._stopped:
+            return
+        if self._stopped:
             raise StateError(f"the reader of state directory {self.path} is closed; open it again")
         failure = self.failure
         if failure is not None:
@@ -152,9 +156,7 @@ class Replica:
 
     def _apply(self, changes: Changes) -> None:
         if changes.schema is None:
-            with self.moved:
-                self.state.apply(changes)
-                self._reached(changes.version)
+            self.state.go_on(changes, self.lock, partial(self._reached, changes.version))
         else:
             state = self.state.migrated(changes, str(self.path))
             with self.moved:

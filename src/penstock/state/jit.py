@@ -16,10 +16,11 @@ def kernel(function: Any = None, **options: Any) -> Any:
     """numba.njit for a function of this package; where nothing can be cached, each process compiles it again."""
     if function is None:
         return lambda found: kernel(found, **options)
+    options = {"nogil": True, **options}
     try:
-        made = nb.njit(nogil=True, cache=True, **options)(function)
+        made = nb.njit(cache=True, **options)(function)
     except RuntimeError:  # neither the package's directory nor the user's cache can be written to
-        return nb.njit(nogil=True, **options)(function)
+        return nb.njit(**options)(function)
     _tie_to_version(made._cache._cache_file)
     return made
 
