@@ -101,7 +101,7 @@ def rate(work: Callable[[], int], seconds: float) -> dict[str, float]:
 
 def gets(reader: ps.Reader, keys: str, records: int, seconds: float) -> dict[str, Any]:
     rng = random.Random(2)
-    every = [key for key in ids(keys, np.array([rng.randrange(records) for _ in range(100_000)])).to_pylist()]
+    every = ids(keys, np.array([rng.randrange(records) for _ in range(100_000)])).to_pylist()
     arrow = pa.array(every[:10_000])
 
     def one() -> int:

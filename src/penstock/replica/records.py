@@ -22,7 +22,7 @@ from penstock.replica import keys
 from penstock.state.ages import NEVER
 from penstock.state.arrow import from_arrow, one_chunk, to_arrow
 from penstock.state.hashing import ONE, TWO, first
-from penstock.state.jit import kernel
+from penstock.state.jit import brief, kernel
 from penstock.state.strings import hash_of, same
 from penstock.state.table import ROWS
 from penstock.state.tables import Tables
@@ -58,9 +58,9 @@ class Records:
             except UnicodeEncodeError:
                 pass
             else:
-                return _row_of_text(self._table.slots, strings.slots, strings.starts, strings.data, text)  # type: ignore[no-any-return]
+                return _row_of_text(self._table.slots, strings.slots, strings.starts, strings.data, text)
         elif kind is int and self._key_is_int and -(1 << 63) <= key < 1 << 63:
-            return _row_of_word(self._table.slots, key)  # type: ignore[no-any-return]
+            return _row_of_word(self._table.slots, key)
         return int(self.rows_of(keys.keys(self.definition, [key]))[0])
 
     def rows_of(self, several: pa.Table) -> Any:
@@ -185,8 +185,7 @@ _PLAIN: dict[str, Callable[[Type], Callable[[int], Any]]] = {
 }
 
 
-# One key is found before another thread could have run: to let go of the interpreter's lock would cost more.
-@kernel(nogil=False)
+@brief
 def _row_of_word(slots: Any, word: Any) -> Any:
     mask = np.uint64(slots.size - 1)
     h = first(word, slots)
@@ -213,7 +212,7 @@ def _number_of(slots: Any, starts: Any, data: Any, source: Any, start: Any, stop
         h = (h + TWO) & mask
 
 
-@kernel(nogil=False)
+@brief
 def _row_of_text(slots: Any, pool: Any, starts: Any, data: Any, text: Any) -> Any:
     number = _number_of(pool, starts, data, text, np.int64(0), np.int64(text.size))
     return number if number < 0 else _row_of_word(slots, number)

@@ -9,8 +9,8 @@ Its owner's lock is held around all that is done here; `go_on` and `table` take 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -55,26 +55,29 @@ class State:
             self._change(records, change, rows)
         self._tables.end_batch()
 
-    def go_on(self, changes: Changes, lock: Lock, then: Callable[[], None]) -> None:
-        """The same beside readers; `then` makes it the newest."""
+    def go_on(
+        self, changes: Changes, lock: Lock, then: Callable[[], None], torn: Callable[[BaseException], None]
+    ) -> None:
+        """The same beside readers. `then` makes it the newest; where it fails half-way `torn` is told, before anybody
+        may look."""
         several = self._known(changes)
         if sum(rows.num_rows for _, _, rows in several) > _CHANGED:
             with lock:
                 self.newest = self.pin()
             for records, change, rows in several:
                 for start in range(0, rows.num_rows, _CHANGED):
-                    with lock:
+                    with lock, _telling(torn):
                         self._change(records, change, rows.slice(start, _CHANGED))
             several = []
-        with lock:
+        with lock, _telling(torn):
             for records, change, rows in several:
                 self._change(records, change, rows)
             self._tables.end_batch()
             self._moved = True
-            then()
             if self.newest is not None:
                 self.unpin(self.newest)
                 self.newest = None
+            then()
 
     def _known(self, changes: Changes) -> list[tuple[Records, str, pa.Table]]:
         tables = ((self.records[name], found) for name, found in changes.tables.items() if name in self.records)
@@ -188,3 +191,12 @@ class State:
                 if name in each.kept:
                     rows = each.kept[name].over(rows)
         return rows
+
+
+@contextmanager
+def _telling(torn: Callable[[BaseException], None]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        torn(error)
+        raise

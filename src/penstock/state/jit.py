@@ -46,6 +46,11 @@ def inlined(function: Any) -> Any:
     return kernel(function, forceinline=True)
 
 
+def brief(function: Any) -> Any:
+    """A kernel that is done before another thread could run: to let go of the GIL, and wait for it, would cost more."""
+    return kernel(function, nogil=False)
+
+
 @intrinsic
 def borrowed(typingctx: Any, several: Any) -> Any:
     """A named tuple's arrays without their owners: kernels need not count who uses them.
