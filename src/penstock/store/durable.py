@@ -30,12 +30,8 @@ from penstock.state.tables import Tables
 from penstock.store import migrate, replay
 from penstock.store.outcome_codec import from_log, to_log
 from penstock.store.replay import Recovered, Replay
-<<<<<<< HEAD
 from penstock.store.reports import Reports
-from penstock.store.segment import ADVANCE, BETWEEN, EMITTED, LOAD, OUTCOMES, SCHEMA, part
-=======
 from penstock.store.segment import ADVANCE, BETWEEN, CALLS, EMITTED, LOAD, OUTCOMES, SCHEMA, part
->>>>>>> t-server
 from penstock.store.stream import StreamState
 
 CHANGES, INPUT, SOURCE = LOGS = ("changes", "input", "source")
