@@ -23,6 +23,7 @@ class Options:
     tls_key: Path | None = None
     sql: bool = False
     no_token: bool = False
+    explain: str | None = None  # MODULE:APP, whose transactions the server then knows; it writes nothing
 
     @property
     def address(self) -> tuple[str, int]:
@@ -61,6 +62,8 @@ class Options:
             path: Path | None = getattr(self, name)
             if path is not None:
                 given += [f"--{name.replace('_', '-')}", os.fspath(path.absolute())]
+        if self.explain is not None:
+            given += ["--explain", self.explain]
         return given + ["--sql"] * self.sql + ["--no-token"] * self.no_token
 
 

@@ -35,8 +35,9 @@ class Rerun:
         self._turn = asyncio.Lock()
 
     async def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        """What there is to tell; or only what it `says`, where the app, or the batch's events, are not at hand."""
         if self.app is None:
-            raise Refusal(404, "no_app", _NO_APP)
+            return {"says": _NO_APP}
         async with self._turn:
             try:
                 async with asyncio.timeout(ANSWERS_S):
@@ -47,8 +48,10 @@ class Rerun:
             except asyncio.CancelledError:  # whoever asked has gone: its answer must not be the next one's
                 self.end()
                 raise
+        if told.get("error") == "not_kept":
+            return {"says": told["says"]}
         if "error" in told:
-            raise Refusal(404 if told["error"] == "not_kept" else 503, told["error"], told["says"])
+            raise Refusal(503, told["error"], told["says"])
         return told
 
     async def _asked(self, question: dict[str, Any]) -> dict[str, Any]:

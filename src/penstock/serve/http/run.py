@@ -18,6 +18,7 @@ from types import FrameType
 
 import uvicorn
 
+from penstock.plan.ir import Plan
 from penstock.replica.reader import Reader
 from penstock.serve.console import console
 from penstock.serve.http import batches, documents, pages, records, status
@@ -45,10 +46,13 @@ class Listening:
     tokens: Tokens | None
 
 
-def serve(options: Options, ready: Callable[[Listening], None], parent: int | None = None) -> None:
-    """Serves until it is told to end. parent: the pid of who started it, with which it ends."""
+def serve(
+    options: Options, ready: Callable[[Listening], None], parent: int | None = None, plan: Plan | None = None
+) -> None:
+    """Serves until it is told to end. parent: the pid of who started it, with which it ends. plan: of the app, where it
+    is at hand: a log of inputs is read by running it again."""
     options.check()
-    with Reader(options.state) as reader:
+    with Reader(options.state, plan=plan) as reader:
         tokens = None if options.no_token else tokens_of(reader.path, options.read_token_file, options.write_token_file)
         listener = listening(options)
         try:

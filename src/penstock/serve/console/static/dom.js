@@ -39,6 +39,9 @@ export function bytes(value) {
   }
 }
 
+// What a server says, as a sentence of its own.
+export const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
+
 export const count = (value, what, several = `${what}s`) => `${whole(value)} ${value === 1 ? what : several}`;
 
 const MOMENT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;

@@ -1,6 +1,6 @@
 // Record: what it is now, and every retained version of it.
 
-import { get, Refused } from "./api.js";
+import { get, post } from "./api.js";
 import { count, h, moment, shown, since } from "./dom.js";
 import { card, empty, grid, pill } from "./parts.js";
 
@@ -12,13 +12,13 @@ const NAMED = 12;
 export async function record({ place }) {
   const [name, key] = [decodeURIComponent(place.parts[0]), place.parts[1]];
   const path = `/v1/tables/${encodeURIComponent(name)}`;
+  const parts = key.split(",").map(decodeURIComponent);
   const { table } = await get(path);
   const [now, { history, left_out: left }, { batches }] = await Promise.all([
-    one(`${path}/records/${key}`),
+    one(table, parts),
     get(`${path}/records/${key}/history`),
     get("/v1/batches", { limit: 500 }),
   ]);
-  const parts = key.split(",").map(decodeURIComponent);
   const all = place.query.has("all");
   return h("div", {},
     h("h1", {}, h("a", { href: `#/tables/${encodeURIComponent(name)}` }, name), ` ${parts.join(", ")}`),
@@ -29,13 +29,16 @@ export async function record({ place }) {
   );
 }
 
-async function one(path) {
-  try {
-    return (await get(path)).record;
-  } catch (error) {
-    if (error instanceof Refused && error.kind === "no_record") return null;
-    throw error;
-  }
+// By the route that does not mind if there is none.
+async function one(table, parts) {
+  const key = parts.length > 1 ? parts.map((part, place) => typed(table, place, part)) : typed(table, 0, parts[0]);
+  return (await post("/v1/get", { get: { [table.name]: [key] } })).records[table.name][0];
+}
+
+function typed(table, place, part) {
+  const { type } = table.columns.find((column) => column.name === table.key[place]);
+  if (type === "int" && /^-?\d+$/.test(part)) return JSON.rawJSON ? JSON.rawJSON(part) : Number(part);
+  return type === "bool" ? part === "true" : part;
 }
 
 const values = (table, record) =>
