@@ -21,7 +21,7 @@ import uvicorn
 from penstock.plan.ir import Plan
 from penstock.replica.reader import Reader
 from penstock.serve.console import console
-from penstock.serve.http import batches, documents, pages, records, status
+from penstock.serve.http import batches, documents, events, pages, records, status
 from penstock.serve.http.connection import Connection, look_at
 from penstock.serve.http.guard import Guard
 from penstock.serve.http.options import Options, listening
@@ -29,7 +29,15 @@ from penstock.serve.http.site import Site
 from penstock.serve.http.tokens import Tokens, tokens_of
 
 Part = Callable[[Site, Options], None]
-PARTS: tuple[Part, ...] = (status.add, records.add, pages.add, batches.add, documents.add, console.add)
+PARTS: tuple[Part, ...] = (
+    status.add,
+    records.add,
+    pages.add,
+    batches.add,
+    events.add,
+    documents.add,
+    console.add,
+)
 
 _SWEEP_S = 5.0
 _PARENT_S = 0.5
