@@ -160,7 +160,7 @@ def test_pages_of_batches_and_what_is_pruned(tmp_path: Path) -> None:
     assert [one["version"] for one in batches.last(limit=2)] == [12, 11]
     assert [one["version"] for one in batches.last(limit=2, before=11)] == [10, 9]
     assert [one["version"] for one in batches.last(upto=10, limit=1)] == [10]
-    with pytest.raises(NotRetainedError, match="version 1 .* is not retained any more"):
+    with pytest.raises(NotRetainedError, match=r"version 1 .* is not retained any more"):
         batches.one(1)
     with pytest.raises(StateError, match="has no batch of version 13"):
         batches.one(13)

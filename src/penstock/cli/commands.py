@@ -241,7 +241,9 @@ def history(
 @one_line_errors
 def trace(
     state: Annotated[Path, typer.Argument(metavar="STATE", help="A state directory; its app is not needed.")],
-    event: Annotated[str, typer.Argument(metavar="EVENT_ID", help="The id of an event, or VERSION/ROW of one without.")],
+    event: Annotated[
+        str, typer.Argument(metavar="EVENT_ID", help="The id of an event, or VERSION/ROW of one without.")
+    ],
     app: Annotated[
         str | None,
         typer.Option(metavar="MODULE:APP", help="Its app: also what the event read and wrote, where events are kept."),

@@ -25,7 +25,9 @@ def top(state: Path, *, every: float, once: bool, as_json: bool) -> None:
     batches, console = Batches(state), Console()
     if as_json:
         told, writer = _look(batches)
-        print(json.dumps({**told, "writer": {"pid": writer.writer, "is_there": writer.writer_is_there}}, default=as_plain))
+        print(
+            json.dumps({**told, "writer": {"pid": writer.writer, "is_there": writer.writer_is_there}}, default=as_plain)
+        )
         return
     if once:
         console.print(_shown(batches))
@@ -42,7 +44,12 @@ def top(state: Path, *, every: float, once: bool, as_json: bool) -> None:
 def _look(batches: Batches) -> tuple[dict[str, Any], Lag]:
     newest = batches.commits.directory.newest()
     found = batches.last(newest.version)
-    told = {"app": batches.commits.directory.app, "version": newest.version, "batches": found, "together": overview(found)}
+    told = {
+        "app": batches.commits.directory.app,
+        "version": newest.version,
+        "batches": found,
+        "together": overview(found),
+    }
     return told, lag(Disk(), batches.commits.path, newest.version, newest.commit, None)
 
 

@@ -54,7 +54,9 @@ def _place(batches: Batches, event: str) -> Place:
 def _show(told: dict[str, Any], app: str | None) -> None:
     console = Console(highlight=False)
     batch, own = told["batch"], told["outcome"]
-    where = f"row {own['place']} of version {batch['version']}, committed at {batch['committed_at']:%Y-%m-%d %H:%M:%S} UTC"
+    where = (
+        f"row {own['place']} of version {batch['version']}, committed at {batch['committed_at']:%Y-%m-%d %H:%M:%S} UTC"
+    )
     console.print(Text.assemble(_title(own), ("  ", ""), (where, "dim")))
     steps = told.get("again") or []
     root = Tree(_line(told["round"][0], steps[0] if steps else None))
@@ -87,7 +89,9 @@ def _show(told: dict[str, Any], app: str | None) -> None:
 def _changed(console: Console, told: dict[str, Any]) -> None:
     batch = told["batch"]
     if told["changed"] is None:
-        console.print("The version was logged as its input, so what it changed is told with --app MODULE:APP.", style="dim")
+        console.print(
+            "The version was logged as its input, so what it changed is told with --app MODULE:APP.", style="dim"
+        )
         return
     tree = Tree(Text(f"version {batch['version']} of {batch['events']:,} events changed {batch['changes']:,} records"))
     for name, found in told["changed"].items():

@@ -1,7 +1,7 @@
 """Records that tell who reads and writes them: a table of the reference over one of an engine.
 
-    Rows      looks like the dict that the reference keeps of a table; a record is fetched when it is first asked for
-    Access    one record, as it was before a step, and as that left it
+Rows      looks like the dict that the reference keeps of a table; a record is fetched when it is first asked for
+Access    one record, as it was before a step, and as that left it
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ class Rows(dict[Key, Row]):
             return found
         table = self._tables[self._definition.name]
         keys = pa.table(
-            {c.name: pa.array([lower(part)], c.type.arrow()) for c, part in zip(self._definition.keys, key, strict=True)}
+            {
+                c.name: pa.array([lower(part)], c.type.arrow())
+                for c, part in zip(self._definition.keys, key, strict=True)
+            }
         )
         place = table.rows_of(table.keys_of(keys, self._tables.strings))
         if place[0] < 0:

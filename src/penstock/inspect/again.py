@@ -57,7 +57,7 @@ class Again:
         header = self.segment.header
         if header["log"] == "changes" or header.get("cause") in ("reset", "schema"):
             raise InputError(
-                f"version {version} keeps no events to be run again: open the database with log=\"input\", or a stream "
+                f'version {version} keeps no events to be run again: open the database with log="input", or a stream '
                 'over files with log="source", and those that come are kept as long as their version is'
             )
         self._replay = Replay(Engine(plan), journal.identity, str(path))
@@ -106,7 +106,9 @@ class Again:
         program = self.plan.program
         return program.flow is None and not program.batches
 
-    def _native(self, events: list[EventBatch], ordered: OrderedBatch, rows: int) -> tuple[list[EventBatch], int | None]:
+    def _native(
+        self, events: list[EventBatch], ordered: OrderedBatch, rows: int
+    ) -> tuple[list[EventBatch], int | None]:
         """Runs the first so many events; the others, and the clock then."""
         first = np.flatnonzero(ordered.kind < PASSED)[:rows]
         masks = {self.plan.program.kind(one.event.name): np.zeros(one.table.num_rows, np.bool_) for one in events}

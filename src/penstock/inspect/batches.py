@@ -53,7 +53,7 @@ class Batches:
     def last(self, upto: int | None = None, limit: int = LIMIT, before: int | None = None) -> list[dict[str, Any]]:
         """The newest first. upto: as of this version; before: only older ones."""
         upto = upto if before is None else min(before - 1, before - 1 if upto is None else upto)
-        found = []
+        found = list[Commit]()
         for commit in self.commits.batches(upto):
             if len(found) == limit:
                 break

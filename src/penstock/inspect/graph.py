@@ -47,7 +47,9 @@ def graph(plan: Plan, path: Path, version: int) -> dict[str, Any]:
                 behind.setdefault(writer[record], []).append(record)
         depth.append(max((depth[one] + 1 for one in behind), default=0))
         if len(rounds) <= DRAWN:
-            nodes.append({"place": int(batch.outcomes.column("$place")[row].as_py()), **_title(ran), "stratum": depth[-1]})
+            nodes.append(
+                {"place": int(batch.outcomes.column("$place")[row].as_py()), **_title(ran), "stratum": depth[-1]}
+            )
             for one, several in behind.items():
                 edges.append({"from": one, "to": number, "records": [shown(record) for record in several]})
         for record in writes:

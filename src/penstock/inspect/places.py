@@ -47,7 +47,9 @@ def at(batches: Batches, version: int, row: int) -> Place:
     commit = batches.commits.of_version(version)
     found = batches.outcomes(commit)
     if found is None or not 0 <= row < found.num_rows:
-        raise InputError(f"version {version} has {0 if found is None else found.num_rows} outcomes; there is no row {row}")
+        raise InputError(
+            f"version {version} has {0 if found is None else found.num_rows} outcomes; there is no row {row}"
+        )
     return Place(commit, row)
 
 

@@ -1,10 +1,10 @@
 """One event: what became of it, and all that came of it.
 
-    outcome      its own row
-    round        it, and what it caused, in the order in which that ran; with the app as a tree
-    emitted      what went out
-    changed      the records that its version changed: all that a log of changes tells
-    records      of each step: what it read and wrote, where the batch can be run again (again.py)
+outcome      its own row
+round        it, and what it caused, in the order in which that ran; with the app as a tree
+emitted      what went out
+changed      the records that its version changed: all that a log of changes tells
+records      of each step: what it read and wrote, where the batch can be run again (again.py)
 """
 
 from __future__ import annotations
@@ -83,7 +83,10 @@ def again(plan: Plan, path: Path, version: int, place: int) -> dict[str, Any]:
     known = batch.outcomes.column("$place").to_numpy()
     index = int(known.searchsorted(place))
     if index >= known.size or known[index] != place:
-        return {"again": [], "says": "it did not run: it is late, a duplicate or no event, so nothing was read or written"}
+        return {
+            "again": [],
+            "says": "it did not run: it is late, a duplicate or no event, so nothing was read or written",
+        }
     done = 0
     for ran in batch.rounds(index):
         start, done = done, done + len(ran.rows)
@@ -130,5 +133,3 @@ def _records(plan: Plan, step: Step) -> list[dict[str, Any]]:
             }
         )
     return told
-
-

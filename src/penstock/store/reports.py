@@ -4,9 +4,9 @@
 
     slot        crc32, as 8 hexadecimal digits; a space; JSON: {"commit": the hash of its commit, …}; spaces
 
-A report is how long the stages of a batch took, which policy ran it and why, and its counts. Nothing depends on it: it is
-not synced, a torn or missing one is none, and it is believed only of the very commit whose hash it has. Writing one is a
-single `pwrite`; where that fails there is none.
+A report says how long the stages of a batch took, which policy ran it and why, and counts its events. Nothing depends on
+it: it is not synced, a torn or missing one is none, and it is believed only of the very commit whose hash it has.
+Writing one is a single `pwrite`; where that fails there is none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,19 @@ from penstock.observe.report import BatchReport
 SLOTS, SLOT = 512, 2048
 _CRC = 9  # bytes before the JSON
 # What a report tells beside the version's outcomes, which name the app, the query and the cause.
-_KEPT = ("version", "policy", "why", "events", "committed", "aborted", "late", "held", "duplicate", "rejected", "changes")
+_KEPT = (
+    "version",
+    "policy",
+    "why",
+    "events",
+    "committed",
+    "aborted",
+    "late",
+    "held",
+    "duplicate",
+    "rejected",
+    "changes",
+)
 
 
 class Reports:

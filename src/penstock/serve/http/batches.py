@@ -1,14 +1,14 @@
 """The routes of what happened: the last batches, one batch, one event.
 
-    GET  /v1/batches           counts, aborts by reason, the clock, stages and policy of each; and sums over them
-    GET  /v1/batches/V         one of them: outcomes, and what it changed
-    GET  /v1/versions          from which version on tables can be read
-    GET  /v1/events?id=        where the event with this id is: its version, and its row there
-    GET  /v1/trace/ID          the event with this id: its outcome, its round, what its version changed
-    GET  /v1/batches/V/events/N            the same of the event that has row N of the outcomes of version V
-    GET  /v1/batches/V/events/N/again      what each step of its round read and wrote, by running it again
-    GET  /v1/batches/V/graph               who waits for whom, and the hottest records, by running it again
-    GET  /v1/app               the plan of each transaction, and the source that is compiled
+GET  /v1/batches           counts, aborts by reason, the clock, stages and policy of each; and sums over them
+GET  /v1/batches/V         one of them: outcomes, and what it changed
+GET  /v1/versions          from which version on tables can be read
+GET  /v1/events?id=        where the event with this id is: its version, and its row there
+GET  /v1/trace/ID          the event with this id: its outcome, its round, what its version changed
+GET  /v1/batches/V/events/N            the same of the event that has row N of the outcomes of version V
+GET  /v1/batches/V/events/N/again      what each step of its round read and wrote, by running it again
+GET  /v1/batches/V/graph               who waits for whom, and the hottest records, by running it again
+GET  /v1/app               the plan of each transaction, and the source that is compiled
 """
 
 from __future__ import annotations
@@ -74,7 +74,6 @@ class History:
         found = batch(self._batches, version, limit=limit, offset=offset, status=status)
         return Answer(dumps({"version": now, **plain(found)}), now)
 
-
     async def trace(self, call: Call) -> Answer:
         await call.moment()
         return await call.site.in_thread(self._trace, call, call.part("id"))
@@ -128,7 +127,9 @@ class History:
     def _known(self, call: Call) -> int:
         version, now = number_of(call, "number"), call.site.reader.version
         if not 1 <= version <= now:
-            raise Refusal(404, "no_version", f"there is no batch of version {version}; the newest is {now}", version=now)
+            raise Refusal(
+                404, "no_version", f"there is no batch of version {version}; the newest is {now}", version=now
+            )
         return version
 
 
@@ -161,45 +162,74 @@ def add(site: Site, options: Options) -> None:
     site.add(
         (
             Route(
-                "GET", "/v1/batches", history.batches, params=(_LIMIT, _BEFORE, *NEWEST),
+                "GET",
+                "/v1/batches",
+                history.batches,
+                params=(_LIMIT, _BEFORE, *NEWEST),
                 says="The last batches, newest first: what became of their events, and how long they took.",
                 answer={"batches": {"type": "array", "items": _BATCH}, "together": _BATCH},
             ),
             Route(
-                "GET", "/v1/versions", history.versions, params=NEWEST,
+                "GET",
+                "/v1/versions",
+                history.versions,
+                params=NEWEST,
                 says="The oldest version whose tables can be read, and the newest.",
                 answer={"oldest": {"type": "integer"}},
             ),
             Route(
-                "GET", "/v1/batches/{number}", history.batch, params=(_ROWS, _OFFSET, _STATUS, *NEWEST),
+                "GET",
+                "/v1/batches/{number}",
+                history.batch,
+                params=(_ROWS, _OFFSET, _STATUS, *NEWEST),
                 says="The batch that made a version: its outcomes, and what it changed.",
                 answer={"batch": _BATCH, "outcomes": _BATCH, "changes": _BATCH, "emitted": _BATCH},
             ),
             Route(
-                "GET", "/v1/events", history.events, params=(_ID, *NEWEST),
+                "GET",
+                "/v1/events",
+                history.events,
+                params=(_ID, *NEWEST),
                 says="Where the newest event with this id is: its version, and its place among the outcomes of that.",
                 answer={"events": {"type": "array", "items": _BATCH}},
             ),
             Route(
-                "GET", "/v1/trace/{id}", history.trace, params=NEWEST, answer=_EVENT,
+                "GET",
+                "/v1/trace/{id}",
+                history.trace,
+                params=NEWEST,
+                answer=_EVENT,
                 says="The newest event with this id: its outcome, its round, what its version changed.",
             ),
             Route(
-                "GET", "/v1/batches/{number}/events/{row}", history.event, params=NEWEST, answer=_EVENT,
+                "GET",
+                "/v1/batches/{number}/events/{row}",
+                history.event,
+                params=NEWEST,
+                answer=_EVENT,
                 says="The same of the event that has this row of a version's outcomes.",
             ),
             Route(
-                "GET", "/v1/batches/{number}/events/{row}/again", history.again, params=NEWEST,
+                "GET",
+                "/v1/batches/{number}/events/{row}/again",
+                history.again,
+                params=NEWEST,
                 says="What each step of its round read and wrote. Needs the app, and a log that keeps events.",
                 answer={"again": {"type": "array", "items": _BATCH}},
             ),
             Route(
-                "GET", "/v1/batches/{number}/graph", history.graph, params=NEWEST,
+                "GET",
+                "/v1/batches/{number}/graph",
+                history.graph,
+                params=NEWEST,
                 says="Who waits for whom in a batch, and its hottest records. Needs the same.",
                 answer={"strata": {"type": "array"}, "hottest": {"type": "array"}, "nodes": {"type": "array"}},
             ),
             Route(
-                "GET", "/v1/app", history.app, says="The plan of each transaction, and the source that is compiled.",
+                "GET",
+                "/v1/app",
+                history.app,
+                says="The plan of each transaction, and the source that is compiled.",
                 answer={"explain": {"type": "string"}, "source": {"type": "string"}},
             ),
         )

@@ -44,7 +44,9 @@ class Rerun:
                     told = await self._asked(question)
             except TimeoutError:
                 self.end()
-                raise Refusal(503, "too_long", f"to run it again takes longer than {ANSWERS_S:g} s, and was ended") from None
+                raise Refusal(
+                    503, "too_long", f"to run it again takes longer than {ANSWERS_S:g} s, and was ended"
+                ) from None
             except asyncio.CancelledError:  # whoever asked has gone: its answer must not be the next one's
                 self.end()
                 raise
@@ -76,7 +78,10 @@ class Rerun:
         line = await self._process.stdout.readline()
         if not line.endswith(b"\n"):
             self.end()
-            return {"error": "app", "says": f"the process that runs {self.app} again has ended; can it be imported there?"}
+            return {
+                "error": "app",
+                "says": f"the process that runs {self.app} again has ended; can it be imported there?",
+            }
         told: dict[str, Any] = orjson.loads(line)
         return told
 
