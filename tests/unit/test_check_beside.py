@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from penstock.cli.commands import app
 from penstock.cli.pipeline import app_of
 from penstock.commit import Disk
-from penstock.commit.lines import directory_of
+from penstock.commit.identity import directory_of
 from penstock.publish.files import OutcomeFiles
 from penstock.spark.check import check_beside, check_outcome_files
 from penstock.spark.drained import DrainNote

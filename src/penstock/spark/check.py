@@ -25,8 +25,7 @@ from pathlib import Path
 from penstock.check.findings import RESTORE, Finding, problem_of
 from penstock.check.leftovers import names
 from penstock.commit import Disk
-from penstock.commit.identity import DRAINED, SINKS
-from penstock.commit.lines import directory_of
+from penstock.commit.identity import DRAINED, SINKS, directory_of
 from penstock.commit.log import read_contents
 from penstock.commit.scan import Entry, scan, segment_path
 from penstock.errors import StateError
@@ -34,9 +33,9 @@ from penstock.execute.source_files import SourceFile
 from penstock.publish.manifest import check_outcomes
 from penstock.spark.checkpoint import CHECKPOINT, read_note
 from penstock.spark.drained import DrainNote
-from penstock.spark.kafka.note import SUFFIX as TOPIC
-from penstock.spark.kafka.note import read as read_topic_note
-from penstock.spark.kafka.sink_note import read_note as read_sink_note
+from penstock.spark.kafka.sink_note import read_sink_note
+from penstock.spark.kafka.source_note import SUFFIX as TOPIC
+from penstock.spark.kafka.source_note import read_source_note
 from penstock.spark.listing import OLD_SUFFIX, SOURCES, SUFFIX, FileList
 from penstock.store.stream import StreamState
 
@@ -160,7 +159,7 @@ def _topic(disk: Disk, file: Path) -> Finding:
     name = f"{file.parent.name}/{file.name}"
     try:
         if file.parent.name == SOURCES:
-            read_topic_note(file, disk)
+            read_source_note(file, disk)
         else:
             read_sink_note(disk, file)
     except StateError as error:
