@@ -176,13 +176,14 @@ def _sinks(disk: Disk, state: Path) -> Iterator[Finding]:
 
 
 def _files_read(disk: Disk, folder: Path) -> dict[str, int]:
-    """Of each direct source the number of files that Spark has planned, by its newest offsets."""
+    """Of each source of files the number that Spark has planned, by its newest offsets; other sources stand among
+    them."""
     try:
         data = read_note(folder / str(_numbers(disk, folder)[-1]))
         noted = [json.loads(line) for line in data.decode().splitlines()[2:] if line != "-"]
-        return {str(n["event"]): int(n["files"]) for n in noted}
+        return {str(n["event"]): int(n["files"]) for n in noted if isinstance(n, dict) and "files" in n}
     except (FileNotFoundError, StateError, ValueError, TypeError, KeyError, IndexError):
-        return {}  # Other sources; or damage, which is told elsewhere.
+        return {}  # Notes of another make; or damage, which is told elsewhere.
 
 
 def _drained(disk: Disk, state: Path) -> Iterator[Finding]:
