@@ -32,9 +32,10 @@ from penstock.spark.checkpoint import CHECKPOINT, extend_plans, last_done, newes
 from penstock.spark.databases import DatabaseSpec
 from penstock.spark.direct_source import DirectInput
 from penstock.spark.files import Files
+from penstock.spark.kafka.source import Topic
 from penstock.spark.listing import SOURCES
 
-_WAYS = {"files": "ps.parquet", "offsets": "ps.kafka"}  # of direct sources, by what their offsets have
+_WAYS = {source.noted_as: source.way for source in (Files, Topic)}  # of direct sources, by what their offsets have
 
 
 def of_query(program: Program, sources: dict[EventDef, Any], spec: DatabaseSpec) -> dict[EventDef, Any]:

@@ -28,7 +28,7 @@ from penstock.spark.compatibility import (
     SupportsTriggerAvailableNow,
     need_admission,
 )
-from penstock.spark.direct_source import PIECES, DirectInput, Rows
+from penstock.spark.direct_source import PIECES, DirectInput, Rows, need_own
 from penstock.spark.formats import pieces_of_stream
 from penstock.spark.kafka import reader
 from penstock.spark.kafka.avro import AvroParser, checked_schema
@@ -62,6 +62,7 @@ class Topic(DirectInput):
     registry: str | None = None
 
     way: ClassVar[str] = "ps.kafka"
+    noted_as: ClassVar[str] = "offsets"
 
     @property
     def parser(self) -> Parse:
@@ -290,12 +291,7 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"event": self._source.event, "offsets": {str(p): places[p] for p in sorted(places)}}
 
     def _places(self, offset: dict[str, Any]) -> dict[int, int]:
-        """Spark knows the sources of a query by their places alone."""
-        if offset.get("event") != self._source.event or "offsets" not in offset:
-            raise StateError(
-                f"event '{self._source.event}': the checkpoint has {offset} in its place, another source's offset; "
-                "start the query with its sources as they were, in the same order"
-            )
+        need_own(Topic, self._source.event, offset)
         return {int(p): int(place) for p, place in offset["offsets"].items()}
 
     @property
