@@ -29,6 +29,7 @@ from penstock.plan.migration import Words
 if TYPE_CHECKING:
     from penstock.database import Database
     from penstock.declare.objects import WindowType
+    from penstock.replica.reader import Reader
     from penstock.serve.client import Connection
     from penstock.spark.typing import DataFrame, Outcomes, Output, Source, StreamingQuery
 
@@ -211,10 +212,15 @@ class App(Declarations):
             return Text(annotated(self.plan))
         raise InputError(f'explain({what!r}) of app {self.program.name!r}: give "plan" or "source"')
 
+    @overload
+    def open(self, path: str | os.PathLike[str], *, read_only: Literal[True], disk: Disk | None = None) -> Reader: ...
+
+    @overload
     def open(
         self,
         path: str | os.PathLike[str] | None = None,
         *,
+        read_only: Literal[False] = False,
         log: Literal["changes", "input", "source"] = "changes",
         retain: int = RETAIN,
         snapshot_every: int = SNAPSHOT_EVERY,
@@ -224,11 +230,29 @@ class App(Declarations):
         calls: bool = False,
         steps: KeptSteps = "all",
         progress: bool | Callable[[str], None] | None = None,
-    ) -> Database:
+    ) -> Database: ...
+
+    def open(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        read_only: bool = False,
+        log: Literal["changes", "input", "source"] = "changes",
+        retain: int = RETAIN,
+        snapshot_every: int = SNAPSHOT_EVERY,
+        background: bool = True,
+        scrub: float | None = SCRUB,
+        disk: Disk | None = None,
+        calls: bool = False,
+        steps: KeptSteps = "all",
+        progress: bool | Callable[[str], None] | None = None,
+    ) -> Database | Reader:
         """A database: in memory, or durable in a directory.
 
         Args:
             path: The state directory; it is made if it is not there. None: in memory.
+            read_only: Give a `Reader` (`ps.reader`) instead, beside whatever writer there is: it takes no lock, writes
+                nothing, and follows. Here it also refuses a directory of another app. The other options are a writer's.
             log: "changes" (records as each batch left them), "input" (events; opening runs them again) or "source" (of
                 a batch from files their names alone: opening reads and runs them again).
             retain: How many versions stay readable.
@@ -243,6 +267,10 @@ class App(Declarations):
             progress: Whether a `run` of several seconds says so in a line; None: on a terminal and in a notebook. Or a
                 function that gets the line each second, and "" at its end.
         """
+        if read_only:
+            from penstock.replica.reader import opened
+
+            return opened(self.plan, path, disk)
         # numba looks for its cache as soon as a kernel is defined: not before somebody runs one.
         from penstock.database import Database
 

@@ -4,6 +4,9 @@
     ├── DeclarationError (ValueError)   an app that cannot be compiled; raised where it is declared
     ├── InputError (ValueError)         a batch that cannot be taken; nothing of it is applied
     └── StateError (RuntimeError)       a state directory that is locked, damaged or not this app's
+        ├── NotRetainedError            what was asked for has been pruned
+        ├── NotYetError                 a version that did not come in time
+        └── FutureVersionError          a version that has not been made
 
 A batch may be durable although `run` raised: a write behind its commit may fail, or the caller be interrupted. Then the
 error has `committed` and `version`: True, and the version that the batch made; or None where only opening the directory
@@ -41,7 +44,15 @@ class StateError(RuntimeError, PenstockError):
 
 
 class NotRetainedError(StateError):
-    """What has been pruned was asked for. Users catch it as a StateError; within Penstock it is told from damage."""
+    """What has been pruned was asked for; open the database with a larger retain to keep more."""
+
+
+class NotYetError(StateError):
+    """A version that a reader waits for did not come in time; ask again."""
+
+
+class FutureVersionError(StateError):
+    """A version was asked for that has not been made."""
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Imports point one way, down the way of a batch; `import penstock` does nothing but define names.
 
-    errors < declare < plan < state < execute < schedule < engine < commit < check < store < publish < reader <
+    errors < declare < plan < state < execute < schedule < engine < commit < check < store < publish < replica <
     serve < gate < call_answers < versions < calls < database < app < the rest
 
 A stage imports itself, the stages before it, errors and observe. The files are read, not run, so that an
@@ -36,7 +36,7 @@ ORDER = (
         "check",
         "store",
         "publish",
-        "reader",
+        "replica",
         "serve",
         "gate",
         "call_answers",
