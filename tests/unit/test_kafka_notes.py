@@ -14,15 +14,15 @@ from penstock.commit.sealed import seal
 from penstock.errors import StateError
 from penstock.spark.check import check_beside
 from penstock.spark.kafka.sink_note import SinkNote, read_sink_note, sink_path, write_sink_note
-from penstock.spark.kafka.source_note import SourceNote, read_or_write_source_note, read_source_note, source_path
+from penstock.spark.kafka.topic_note import TopicNote, read_or_write_topic_note, read_topic_note, topic_note_path
 
-BEGUN = SourceNote("transfers", "an-id", {0: 5, 10: 7, 2: 0})
+BEGUN = TopicNote("transfers", "an-id", {0: 5, 10: 7, 2: 0})
 SENT = SinkNote("outcomes", sending=8, done=7, ends={0: 190, 1: 3})
 
 
 def write_source(state: Path) -> Path:
-    path = source_path(state, "Transfer")
-    assert read_or_write_source_note(path, lambda: BEGUN) == BEGUN
+    path = topic_note_path(state, "Transfer")
+    assert read_or_write_topic_note(path, lambda: BEGUN) == BEGUN
     return path
 
 
@@ -38,7 +38,7 @@ def read_sink(path: Path) -> SinkNote | None:
 
 BOTH: Any = pytest.mark.parametrize(
     ("write", "read", "wanted"),
-    [(write_source, read_source_note, BEGUN), (write_sink, read_sink, SENT)],
+    [(write_source, read_topic_note, BEGUN), (write_sink, read_sink, SENT)],
     ids=["source", "sink"],
 )
 Write, Read = Callable[[Path], Path], Callable[[Path], Any]
@@ -58,7 +58,7 @@ def test_a_note_is_read_as_it_was_written(tmp_path: Path, write: Write, read: Re
 
 def test_where_a_stream_began_stays(tmp_path: Path) -> None:
     path = write_source(tmp_path)
-    assert read_or_write_source_note(path, lambda: SourceNote("other", "other", {})) == BEGUN
+    assert read_or_write_topic_note(path, lambda: TopicNote("other", "other", {})) == BEGUN
     assert (BEGUN.begin(10), BEGUN.begin(11)) == (7, 0)
 
 

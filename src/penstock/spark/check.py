@@ -34,8 +34,8 @@ from penstock.publish.manifest import check_outcomes
 from penstock.spark.checkpoint import CHECKPOINT, read_note
 from penstock.spark.drained import DrainNote
 from penstock.spark.kafka.sink_note import read_sink_note
-from penstock.spark.kafka.source_note import SUFFIX as TOPIC
-from penstock.spark.kafka.source_note import read_source_note
+from penstock.spark.kafka.topic_note import SUFFIX as TOPIC
+from penstock.spark.kafka.topic_note import read_topic_note
 from penstock.spark.listing import OLD_SUFFIX, SOURCES, SUFFIX, FileList
 from penstock.store.stream import StreamState
 
@@ -159,7 +159,7 @@ def _topic(disk: Disk, file: Path) -> Finding:
     name = f"{file.parent.name}/{file.name}"
     try:
         if file.parent.name == SOURCES:
-            read_source_note(file, disk)
+            read_topic_note(file, disk)
         else:
             read_sink_note(disk, file)
     except StateError as error:

@@ -4,7 +4,7 @@
     the engine          records between two offsets -> events
 
 An offset of Kafka names the same record for ever, so the offsets of a batch alone say which rows it has. Where the
-stream began, and which topic it was, is noted beside the state (source_note.py).
+stream began, and which topic it was, is noted beside the state (topic_note.py).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from penstock.spark.formats import pieces_of_stream
 from penstock.spark.kafka import reader
 from penstock.spark.kafka.avro import AvroParser, checked_schema
 from penstock.spark.kafka.client import Client, Cluster, TopicState, cluster_of, need_choice
-from penstock.spark.kafka.source_note import (
-    SourceNote,
-    read_or_write_source_note,
-    read_source_note,
-    source_path,
+from penstock.spark.kafka.topic_note import (
+    TopicNote,
+    read_or_write_topic_note,
+    read_topic_note,
+    topic_note_path,
 )
 from penstock.spark.kafka.values import Parse, parse_arrow, parse_json, rows
 from penstock.spark.workers import is_connect
@@ -71,7 +71,7 @@ class Topic(DirectInput):
         return parse_json if self.value == "json" else parse_arrow
 
     def of(self, event: str, state: str) -> TopicSource:
-        return TopicSource(event, self, str(source_path(Path(state), event)))
+        return TopicSource(event, self, str(topic_note_path(Path(state), event)))
 
 
 def kafka(
@@ -147,12 +147,12 @@ class TopicSource:
 
     def offset(self, noted: dict[str, Any] | None) -> dict[str, int]:
         if noted is None:
-            known = read_source_note(Path(self.note))
+            known = read_topic_note(Path(self.note))
             return {} if known is None else {str(p): known.start[p] for p in sorted(known.start)}
         return {str(p): int(offset) for p, offset in noted["offsets"].items()}
 
     def pieces(self, start: dict[str, int], end: dict[str, int]) -> tuple[str, ...] | None:
-        known = read_source_note(Path(self.note))
+        known = read_topic_note(Path(self.note))
         if known is None:
             return None
         behind = {int(p): offset for p, offset in end.items()}
@@ -300,15 +300,15 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client = self._source.client()
         return self._client
 
-    def _look(self) -> tuple[SourceNote, TopicState]:
+    def _look(self) -> tuple[TopicNote, TopicState]:
         """Where the stream began, and the topic now, which has to be that one."""
         state = self._kafka.state()
 
-        def begin() -> SourceNote:
+        def begin() -> TopicNote:
             ask = self._kafka.begins if self._given.starting == "earliest" else self._kafka.ends
-            return SourceNote(self._given.topic, state.id, ask(state.partitions))
+            return TopicNote(self._given.topic, state.id, ask(state.partitions))
 
-        note = read_or_write_source_note(Path(self._source.note), begin)
+        note = read_or_write_topic_note(Path(self._source.note), begin)
         if note.topic != self._given.topic:
             raise StateError(
                 f"{self._where} is given, but the stream has read topic '{note.topic}'; give that one, or begin "

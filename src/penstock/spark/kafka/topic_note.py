@@ -26,7 +26,7 @@ KIND = "topic of a source"
 
 
 @dataclass(frozen=True, slots=True)
-class SourceNote:
+class TopicNote:
     topic: str
     id: str
     start: dict[int, int]
@@ -35,11 +35,11 @@ class SourceNote:
         return self.start.get(partition, 0)
 
 
-def source_path(state: Path, event: str) -> Path:
+def topic_note_path(state: Path, event: str) -> Path:
     return state / SOURCES / f"{event}{SUFFIX}"
 
 
-def read_source_note(path: Path, disk: Disk | None = None) -> SourceNote | None:
+def read_topic_note(path: Path, disk: Disk | None = None) -> TopicNote | None:
     """None where there is none yet."""
     disk = disk or Disk()
     try:
@@ -51,12 +51,12 @@ def read_source_note(path: Path, disk: Disk | None = None) -> SourceNote | None:
         raise StateError(
             f"{path} is another file: the {content['kind']} of event '{content['event']}'; restore its own"
         )
-    return SourceNote(content["topic"], content["id"], {int(p): offset for p, offset in content["start"].items()})
+    return TopicNote(content["topic"], content["id"], {int(p): offset for p, offset in content["start"].items()})
 
 
-def read_or_write_source_note(path: Path, begin: Callable[[], SourceNote]) -> SourceNote:
+def read_or_write_topic_note(path: Path, begin: Callable[[], TopicNote]) -> TopicNote:
     """As it was written; or as it is from now on."""
-    known, disk = read_source_note(path), Disk()
+    known, disk = read_topic_note(path), Disk()
     if known is not None:
         return known
     made = begin()
