@@ -8,12 +8,14 @@ from penstock.declare.marks import check, decimal, index, key, order
 from penstock.declare.marks import id_ as id
 from penstock.declare.objects import abort, emit, function, now, require, udf
 from penstock.errors import (
+    ConflictError,
     DeclarationError,
     FutureVersionError,
     InputError,
     NotRetainedError,
     NotYetError,
     PenstockError,
+    QueueFullError,
     StateError,
 )
 from penstock.schedule.policy import Policy
@@ -54,6 +56,7 @@ else:
 
 __all__ = [
     "App",
+    "ConflictError",
     "DeclarationError",
     "FutureVersionError",
     "InputError",
@@ -61,6 +64,7 @@ __all__ = [
     "NotYetError",
     "PenstockError",
     "Policy",
+    "QueueFullError",
     "StateError",
     "__version__",
     "abort",

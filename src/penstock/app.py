@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, dataclass_transform, overload
@@ -227,7 +227,7 @@ class App(Declarations):
         background: bool = True,
         scrub: float | None = SCRUB,
         disk: Disk | None = None,
-        calls: bool = False,
+        calls: bool | Iterable[Any] = False,
         steps: KeptSteps = "all",
         progress: bool | Callable[[str], None] | None = None,
     ) -> Database: ...
@@ -243,7 +243,7 @@ class App(Declarations):
         background: bool = True,
         scrub: float | None = SCRUB,
         disk: Disk | None = None,
-        calls: bool = False,
+        calls: bool | Iterable[Any] = False,
         steps: KeptSteps = "all",
         progress: bool | Callable[[str], None] | None = None,
     ) -> Database | Reader:
@@ -261,7 +261,7 @@ class App(Declarations):
             scrub: Hours between two slow passes over all files, beside the batches, for damage (`db.damage`,
                 `observe.Damage`); None for none.
             disk: How files are reached, for fault tests.
-            calls: Whether other processes of this machine may call (`connect`).
+            calls: Whether other processes of this machine may call (`connect`); or the events that they may call.
             steps: Of an app that emits, which rows outcomes have: "all", or "roots": the events that arrived, and of
                 those that they caused only what aborted. What is left out is not logged either.
             progress: Whether a `run` of several seconds says so in a line; None: on a terminal and in a notebook. Or a
@@ -288,7 +288,7 @@ class App(Declarations):
         )
         if calls:
             try:
-                database.serve_calls()
+                database.serve_calls(None if calls is True else calls)
             except BaseException:
                 database.close()
                 raise
@@ -352,7 +352,7 @@ class App(Declarations):
         trigger: dict[str, Any] | None = None,
         name: str | None = None,
         outputs: Mapping[Any, Output] | None = None,
-        calls: bool = False,
+        calls: bool | Iterable[Any] = False,
         idle: str | int | datetime.timedelta | None = None,
         on_bad: OnBad = "reject",
         ahead: Ahead = AHEAD,
@@ -374,7 +374,8 @@ class App(Declarations):
             outputs: Event that is emitted, and that no transaction takes -> a directory for Parquet files, one a batch,
                 or `ps.kafka_sink("topic", …)`. An event that is left out goes nowhere, and the logger `penstock` warns.
             calls: Whether other processes of the machine that the engine runs on may call (`connect`) while the query
-                runs. Outcomes of calls go to the files, too; a function gets those of the stream.
+                runs, or the events that they may call. Outcomes of calls go to the files, too; a function gets those of
+                the stream.
             idle: When no data has come for so long, the clock goes on to the wall clock minus the watermark, and what
                 is held or waits up to there runs: "30 seconds". For datetimes. What comes afterwards with an older ts
                 is late (without a watermark: behind timers that have run). So choose it longer than the longest outage

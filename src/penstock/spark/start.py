@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import os
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.declare.model import EventDef
 from penstock.declare.objects import Table
 from penstock.errors import InputError
+from penstock.execute.called import events_called
 from penstock.execute.loading import OnConflict
 from penstock.execute.request import AHEAD, Ahead, OnBad
 from penstock.plan.ir import Plan
@@ -45,7 +47,7 @@ def start(
     trigger: dict[str, Any] | None = None,
     name: str | None = None,
     outputs: dict[Any, Any] | None = None,
-    calls: bool = False,
+    calls: bool | Iterable[Any] = False,
     idle: str | int | datetime.timedelta | None = None,
     on_bad: OnBad = "reject",
     ahead: Ahead = AHEAD,
@@ -74,7 +76,7 @@ def start(
         all_direct=all(isinstance(source, DirectInput) for source in wanted.values()),
         alone=only.name if only else None,
         all_listed="availableNow" in (trigger or {}),
-        calls=calls,
+        calls=calls if isinstance(calls, bool) else events_called(program, calls),
         awaits=not local,
         admission=admission,
     )

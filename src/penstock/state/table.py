@@ -170,14 +170,9 @@ class TableState:
         self.meta[TOMBSTONES] = rows.size
         self.sweep()
 
-    @property
-    def used(self) -> int:
-        """Rows that have been used: a live one is below."""
-        return int(self.meta[ROWS])
-
     def live_rows(self, start: int = 0, stop: int | None = None) -> Any:
         """All of them, or those from one row up to another."""
-        end = self.used if stop is None else min(stop, self.used)
+        end = int(self.meta[ROWS]) if stop is None else min(stop, int(self.meta[ROWS]))
         found = np.flatnonzero(self.flags[start:end] & hashing.ALIVE)
         return found + start if start else found
 
@@ -187,16 +182,15 @@ class TableState:
         alive = (self.flags[rows] & hashing.ALIVE).astype(bool)
         return rows[alive], rows[~alive]
 
-    def arrow(self, rows: Any, strings: Strings, *, keys_only: bool = False, ordered: bool = False) -> pa.Table:
-        """These rows as an Arrow table; a copy, so that later batches cannot reach it. ordered: rows may be there
-        twice, and in any order, which is kept."""
+    def arrow(self, rows: Any, strings: Strings, *, keys_only: bool = False) -> pa.Table:
+        """These rows as an Arrow table; a copy, so that later batches cannot reach it."""
         wanted = self.definition.keys if keys_only else self.definition.columns
         lanes = [*self.stored, *self.columns]
         flags = iter(self.columns[len(self.definition.values) :])
         arrays = []
         for column, lane in zip(wanted, lanes, strict=False):
-            given = ~self._taken(next(flags), rows, ordered) if column.nullable else None
-            arrays.append(to_arrow(self._taken(lane, rows, ordered), column.type, strings, given))
+            given = ~self._taken(next(flags), rows) if column.nullable else None
+            arrays.append(to_arrow(self._taken(lane, rows), column.type, strings, given))
         return pa.table(arrays, schema=pa.schema([c.arrow for c in wanted]))
 
     def ages(self, rows: Any) -> pa.Table:
@@ -207,10 +201,9 @@ class TableState:
         """Nothing says when the records that are there were written."""
         self.at[:], self._ages = NEVER, None
 
-    def _taken(self, lane: Any, rows: Any, ordered: bool = False) -> Any:
-        """A copy of a lane's values; of all rows in their own order, whatever that of `rows` is, unless it is to be
-        kept."""
-        return lane[: rows.size].copy() if rows.size == self.meta[ROWS] and not ordered else lane[rows]
+    def _taken(self, lane: Any, rows: Any) -> Any:
+        """A copy of a lane's values; of all rows in their own order, whatever that of `rows` is."""
+        return lane[: rows.size].copy() if rows.size == self.meta[ROWS] else lane[rows]
 
 
 def _empty_slots(capacity: int) -> Any:
