@@ -34,6 +34,7 @@ import penstock as ps
 from penstock.cli.measure import filesystem, machine
 from penstock.cli.probe import give_back_free_memory, resident
 from penstock.errors import PenstockError
+from penstock.workloads import large
 
 # Of a thread that asks one query after the other, as a page that is watched does.
 SQL_PAUSE_S = 1.0
@@ -54,49 +55,11 @@ class LargeJob:
         keys = " --string-keys" if self.string_keys else ""
         return f"penstock bench --records {self.records}{keys} --batch {self.batch} --batches {self.batches}"
 
+    def app(self) -> ps.App:
+        return large.app(string_keys=self.string_keys)
 
-def bank(job: LargeJob) -> ps.App:
-    app = ps.App("large")
-    key = str if job.string_keys else int
-
-    @app.table
-    class Account:
-        id: key = ps.key()  # type: ignore[valid-type]
-        balance: int = 0
-        visits: int = 0
-
-    @app.event
-    class Deposit:
-        ts: int = ps.order()
-        account: key  # type: ignore[valid-type]
-        amount: int
-
-    @app.transaction
-    def deposit(e: Deposit) -> None:
-        account = Account[e.account]
-        account.balance += e.amount
-        account.visits += 1
-
-    return app
-
-
-def keys(job: LargeJob, numbers: Any) -> pa.Array:
-    """Of these accounts: numbers that lie anywhere, or 16 characters each."""
-    spread = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # odd: no two become one
-    if not job.string_keys:
-        return pa.array(spread.view(np.int64))
-    digits = np.frombuffer(b"0123456789abcdef", np.uint8)
-    places = np.arange(60, -4, -4, dtype=np.uint64)
-    text = digits[((spread[:, None] >> places) & np.uint64(15)).astype(np.intp)]
-    offsets = np.arange(numbers.size + 1, dtype=np.int32) * 16
-    return pa.Array.from_buffers(pa.string(), numbers.size, [None, pa.py_buffer(offsets), pa.py_buffer(text)])
-
-
-def deposits(job: LargeJob, number: int) -> pa.Table:
-    rng = np.random.default_rng(number)
-    ts = np.arange(number * job.batch, (number + 1) * job.batch)
-    accounts = keys(job, rng.integers(0, job.records, job.batch))
-    return pa.table({"ts": ts, "account": accounts, "amount": np.ones(job.batch, np.int64)})
+    def deposits(self, number: int) -> pa.Table:
+        return large.deposits(number, self.batch, self.records, string_keys=self.string_keys)
 
 
 # -- steps, each in a process of its own --------------------------------------------------------
@@ -104,11 +67,10 @@ def deposits(job: LargeJob, number: int) -> pa.Table:
 
 def load(job: LargeJob, path: Path) -> dict[str, Any]:
     begun = time.perf_counter()
-    with bank(job).open(path) as db:
+    with job.app().open(path) as db:
         for first in range(0, job.records, _LOADED):
-            numbers = np.arange(first, min(first + _LOADED, job.records))
-            nothing = np.zeros(numbers.size, np.int64)
-            db.load("Account", pa.table({"id": keys(job, numbers), "balance": nothing, "visits": nothing}))
+            stop = min(first + _LOADED, job.records)
+            db.load("Account", large.accounts(first, stop, string_keys=job.string_keys))
     return {"load_s": time.perf_counter() - begun}
 
 
@@ -130,7 +92,7 @@ def batches(job: LargeJob, path: Path) -> dict[str, Any]:
         held = resident() - before
         seconds, watching = [], _Watcher(job, db)
         for number in range(job.batches + 1):
-            events = deposits(job, number)
+            events = job.deposits(number)
             begun = time.perf_counter()
             db.run({"Deposit": events})
             seconds.append(time.perf_counter() - begun)
@@ -194,13 +156,13 @@ class _Watcher:
 
 def _ready(job: LargeJob) -> tuple[ps.App, int]:
     """The app, and the memory of a process that has run all of it once, over an empty table."""
-    app = bank(job)
-    with app.open() as db:
-        db.load("Account", pa.table({"id": keys(job, np.arange(2)), "balance": [0, 0], "visits": [0, 0]}))
-        db.run({"Deposit": deposits(LargeJob(2, job.string_keys, job.batch, 1), 0)})
+    small = LargeJob(2, job.string_keys, job.batch, 1)
+    with small.app().open() as db:
+        db.load("Account", large.accounts(0, 2, string_keys=job.string_keys))
+        db.run({"Deposit": small.deposits(0)})
         db.sql(_QUERY)
     give_back_free_memory()
-    return bank(job), resident()
+    return job.app(), resident()
 
 
 _STEPS: dict[str, Callable[[LargeJob, Path], dict[str, Any]]] = {
