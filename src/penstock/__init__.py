@@ -7,10 +7,22 @@ from penstock.app import App
 from penstock.declare.app import check, decimal, index, key, order
 from penstock.declare.app import id_ as id
 from penstock.declare.objects import abort, emit, function, now, require, udf
-from penstock.errors import DeclarationError, InputError, PenstockError, StateError
+from penstock.errors import (
+    ConflictError,
+    DeclarationError,
+    FutureVersionError,
+    InputError,
+    NotRetainedError,
+    NotYetError,
+    PenstockError,
+    QueueFullError,
+    StateError,
+)
 from penstock.schedule.policy import Policy
 
 if TYPE_CHECKING:
+    from penstock.replica.reader import Reader as Reader
+    from penstock.replica.reader import reader as reader
     from penstock.spark.files import parquet as parquet
     from penstock.spark.kafka.sink import kafka_sink as kafka_sink
     from penstock.spark.kafka.source import kafka as kafka
@@ -18,7 +30,11 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        """What needs pyspark, imported when it is asked for."""
+        """What needs pyspark, or numba's cache, imported when it is asked for."""
+        if name in ("Reader", "reader"):
+            from penstock.replica import reader
+
+            return getattr(reader, name)
         if name == "parquet":
             from penstock.spark.files import parquet
 
@@ -40,10 +56,15 @@ else:
 
 __all__ = [
     "App",
+    "ConflictError",
     "DeclarationError",
+    "FutureVersionError",
     "InputError",
+    "NotRetainedError",
+    "NotYetError",
     "PenstockError",
     "Policy",
+    "QueueFullError",
     "StateError",
     "__version__",
     "abort",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, dataclass_transform, overload
@@ -28,6 +28,7 @@ from penstock.plan.migration import Words
 if TYPE_CHECKING:
     from penstock.database import Database
     from penstock.declare.objects import WindowType
+    from penstock.replica.reader import Reader
     from penstock.serve.client import Connection
     from penstock.spark.typing import DataFrame, Outcomes, Output, Source, StreamingQuery
 
@@ -210,24 +211,47 @@ class App(Declarations):
             return Text(annotated(self.plan))
         raise InputError(f'explain({what!r}) of app {self.program.name!r}: give "plan" or "source"')
 
+    @overload
+    def open(self, path: str | os.PathLike[str], *, read_only: Literal[True], disk: Disk | None = None) -> Reader: ...
+
+    @overload
     def open(
         self,
         path: str | os.PathLike[str] | None = None,
         *,
+        read_only: Literal[False] = False,
         log: Literal["changes", "input", "source"] = "changes",
         retain: int = RETAIN,
         snapshot_every: int = SNAPSHOT_EVERY,
         background: bool = True,
         scrub: float | None = SCRUB,
         disk: Disk | None = None,
-        calls: bool = False,
+        calls: bool | Iterable[Any] = False,
         steps: KeptSteps = "all",
         progress: bool | Callable[[str], None] | None = None,
-    ) -> Database:
+    ) -> Database: ...
+
+    def open(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        read_only: bool = False,
+        log: Literal["changes", "input", "source"] = "changes",
+        retain: int = RETAIN,
+        snapshot_every: int = SNAPSHOT_EVERY,
+        background: bool = True,
+        scrub: float | None = SCRUB,
+        disk: Disk | None = None,
+        calls: bool | Iterable[Any] = False,
+        steps: KeptSteps = "all",
+        progress: bool | Callable[[str], None] | None = None,
+    ) -> Database | Reader:
         """A database: in memory, or durable in a directory.
 
         Args:
             path: The state directory; it is made if it is not there. None: in memory.
+            read_only: Give a `Reader` (`ps.reader`) instead, beside whatever writer there is: it takes no lock, writes
+                nothing, and follows. Here it also refuses a directory of another app. The other options are a writer's.
             log: "changes" (records as each batch left them), "input" (events; opening runs them again) or "source" (of
                 a batch from files their names alone: opening reads and runs them again).
             retain: How many versions stay readable.
@@ -236,12 +260,16 @@ class App(Declarations):
             scrub: Hours between two slow passes over all files, beside the batches, for damage (`db.damage`,
                 `observe.Damage`); None for none.
             disk: How files are reached, for fault tests.
-            calls: Whether other processes of this machine may call (`connect`).
+            calls: Whether other processes of this machine may call (`connect`); or the events that they may call.
             steps: Of an app that emits, which rows outcomes have: "all", or "roots": the events that arrived, and of
                 those that they caused only what aborted. What is left out is not logged either.
             progress: Whether a `run` of several seconds says so in a line; None: on a terminal and in a notebook. Or a
                 function that gets the line each second, and "" at its end.
         """
+        if read_only:
+            from penstock.replica.reader import opened
+
+            return opened(self.plan, path, disk)
         # numba looks for its cache as soon as a kernel is defined: not before somebody runs one.
         from penstock.database import Database
 
@@ -259,7 +287,7 @@ class App(Declarations):
         )
         if calls:
             try:
-                database.serve_calls()
+                database.serve_calls(None if calls is True else calls)
             except BaseException:
                 database.close()
                 raise
@@ -323,7 +351,7 @@ class App(Declarations):
         trigger: dict[str, Any] | None = None,
         name: str | None = None,
         outputs: Mapping[Any, Output] | None = None,
-        calls: bool = False,
+        calls: bool | Iterable[Any] = False,
         idle: str | int | datetime.timedelta | None = None,
         on_bad: OnBad = "reject",
         ahead: Ahead = AHEAD,
@@ -345,7 +373,8 @@ class App(Declarations):
             outputs: Event that is emitted, and that no transaction takes -> a directory for Parquet files, one a batch,
                 or `ps.kafka_sink("topic", …)`. An event that is left out goes nowhere, and the logger `penstock` warns.
             calls: Whether other processes of the machine that the engine runs on may call (`connect`) while the query
-                runs. Outcomes of calls go to the files, too; a function gets those of the stream.
+                runs, or the events that they may call. Outcomes of calls go to the files, too; a function gets those of
+                the stream.
             idle: When no data has come for so long, the clock goes on to the wall clock minus the watermark, and what
                 is held or waits up to there runs: "30 seconds". For datetimes. What comes afterwards with an older ts
                 is late (without a watermark: behind timers that have run). So choose it longer than the longest outage

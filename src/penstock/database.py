@@ -20,7 +20,7 @@ from __future__ import annotations
 import datetime
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -34,6 +34,7 @@ from penstock.declare.objects import Batch, Key, Rows, Table, Window
 from penstock.engine import Engine
 from penstock.errors import InputError, NotRetainedError, StateError, committing, tell_committed
 from penstock.execute import intake, loading
+from penstock.execute.called import events_called
 from penstock.execute.loading import OnConflict
 from penstock.execute.memory import keep_what_is_freed
 from penstock.execute.request import Admission, BatchRequest, KeptSteps, checked_steps
@@ -187,8 +188,10 @@ class Database:
         """However many versions come, neither the batch with this id, nor those after it, are forgotten."""
         self._store.keep_from(id)
 
-    def serve_calls(self) -> None:
-        """Answer calls of other processes of this machine, until the database is closed."""
+    def serve_calls(self, only: Iterable[type | str] | None = None) -> None:
+        """Answer calls of other processes of this machine, until the database is closed. only: the events that these
+        may call; None: all."""
+        names = None if only is None else events_called(self.program, only)
         if self._path is None:
             raise InputError(
                 f"app '{self.program.name}': a database in memory has no directory to find it by; to serve calls, open "
@@ -196,7 +199,7 @@ class Database:
             )
         with self._gate.writing():  # once, and not behind its end
             if self._server is None:
-                self._server = Server(self.program, self.call, self._path)
+                self._server = Server(self.program, self._calls, self._path, names)
 
     def warm(self) -> None:
         """Compile what the adaptive policy may choose, now and not when it is first worth it."""
@@ -398,6 +401,7 @@ class Database:
         finally:
             if server is not None:
                 server.close()
+            self._calls.end()
 
     def _close(self) -> None:
         try:

@@ -3,7 +3,12 @@
     PenstockError
     ├── DeclarationError (ValueError)   an app that cannot be compiled; raised where it is declared
     ├── InputError (ValueError)         a batch that cannot be taken; nothing of it is applied
+    │   └── ConflictError               an id that was called before, with other fields
     └── StateError (RuntimeError)       a state directory that is locked, damaged or not this app's
+        ├── NotRetainedError            what was asked for has been pruned
+        ├── NotYetError                 a version that did not come in time
+        ├── FutureVersionError          a version that has not been made
+        └── QueueFullError              more calls wait than may: this one has not run, and may be made again
 
 A batch may be durable although `run` raised: a write behind its commit may fail, or the caller be interrupted. Then the
 error has `committed` and `version`: True, and the version that the batch made; or None where only opening the directory
@@ -36,12 +41,28 @@ class InputError(ValueError, PenstockError):
     """A batch or load that cannot be taken."""
 
 
+class ConflictError(InputError):
+    """An id that was called before is called with other fields: it is another event, and needs an id of its own."""
+
+
 class StateError(RuntimeError, PenstockError):
     """A state directory or database that cannot be used."""
 
 
 class NotRetainedError(StateError):
-    """What has been pruned was asked for. Users catch it as a StateError; within Penstock it is told from damage."""
+    """What has been pruned was asked for; open the database with a larger retain to keep more."""
+
+
+class NotYetError(StateError):
+    """A version that a reader waits for did not come in time; ask again."""
+
+
+class FutureVersionError(StateError):
+    """A version was asked for that has not been made."""
+
+
+class QueueFullError(StateError):
+    """More calls wait for their turn than may. This one has not run; made again a little later, it may."""
 
 
 @contextmanager

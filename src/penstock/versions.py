@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.call_answers import Answer, Outcome, answers_of, notes_of
+from penstock.call_answers import Answers, answers_of, roots
 from penstock.declare.model import TableDef
 from penstock.declare.objects import Batch, Rows
 from penstock.engine import BatchRun, EncodedBatch, Engine
@@ -73,7 +73,7 @@ class PendingBatch:
     outcomes: pa.Table
     stored: Any  # the store's
     report: BatchReport
-    answers: list[Answer]  # of calls
+    answers: Answers  # of calls
     emitted: dict[str, pa.Table]
 
 
@@ -105,7 +105,7 @@ class Versions:
         self._outlet: Outlet | None = None
         self._version = 0
         # Told of every version that has happened, and whom it answers.
-        self.answered: Callable[[int, list[Answer]], None] = lambda version, answers: None
+        self.answered: Callable[[int, pa.Table, Answers], None] = lambda version, outcomes, answers: None
 
     def begin(self, version: int) -> None:
         """What the store has recovered."""
@@ -192,16 +192,16 @@ class Versions:
         if self._outlet is not None:
             self._outlet.make_room()
 
-    def look(self, calls: list[EventBatch]) -> BatchOutcomes:
+    def look(self, calls: list[EventBatch]) -> pa.Table:
         """The outcomes of calls that only read."""
         engine, clock = self._engine, self.clock
         ordered = engine.in_turn(merged(calls, clock), clock, kept=False)
         out = engine.outcomes(engine.run(engine.encode(ordered), self.version, Policy.serial()))
         with self._gate.whole():
             engine.end_batch()
-        return out
+        return roots(out)[1]
 
-    def call_now(self, calls: list[EventBatch]) -> tuple[list[Outcome], BatchReport]:
+    def call_now(self, calls: list[EventBatch]) -> tuple[pa.Table, BatchReport]:
         """A version of these calls; their outcomes."""
         watch, stream = Stopwatch(), self._store.stream
         events = merged(calls, self.clock)
@@ -214,7 +214,7 @@ class Versions:
         watch.ends("encode")
         ready = IncomingBatch(BatchRequest(), events, None, stream, encoded, watch, calls, CALL)
         pending = self._happen(ready, Policy.serial())
-        return [answer.outcome for answer in pending.answers], pending.report
+        return pending.answers.rows, pending.report
 
     def place(self, calls: list[EventBatch], waiting: tuple[WaitingCall, ...]) -> BatchReport:
         """A version into which these calls have arrived."""
@@ -274,9 +274,12 @@ class Versions:
         watch.ends("publish")
         events = without_late(incoming.events, incoming.late)
         stream = incoming.stream._replace(timers=engine.tables.timers.numbers)
-        answers, stream = answers_of(self.program, incoming.called, stream, outcomes, self._store.stream)
-        notes = notes_of(incoming.cause, answers)
-        stored = self._store.prepare(engine.tables, events, outcomes, stream, incoming.request, notes, incoming.files)
+        called, before = incoming.called, self._store.stream
+        answers, stream = answers_of(self.program, called, incoming.events, stream, outcomes, before)
+        notes = {} if incoming.cause is None else {"cause": incoming.cause}
+        stored = self._store.prepare(
+            engine.tables, events, outcomes, stream, incoming.request, notes, incoming.files, answers.noted
+        )
         watch.ends("commit")
         report = self._report(incoming, run, outcomes, stream)
         if incoming.called is not None:
@@ -290,7 +293,7 @@ class Versions:
         self._turn.set()
         self._store.commit(pending.stored)
         self.last_batch, self._version = pending.report, pending.report.version
-        self.answered(self._version, pending.answers)
+        self.answered(self._version, pending.outcomes, pending.answers)
         if self._outlet is not None:
             self._outlet.add(self._version, pending.outcomes, pending.emitted)
         pending.report.seconds["commit"] += time.perf_counter() - begun

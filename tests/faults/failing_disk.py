@@ -25,7 +25,7 @@ from faulty import CODES, MAY_BE_DONE, OPENING, Failing
 
 from penstock.commit import Disk
 from penstock.errors import StateError
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 from penstock.testing import assert_same_outcomes, assert_same_tables
 
 FAILED = object()

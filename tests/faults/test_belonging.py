@@ -17,7 +17,7 @@ from penstock.check.check import check
 from penstock.commit import Disk
 from penstock.commit.recover import HELD_FILES
 from penstock.commit.scan import read_head
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 
 pytestmark = pytest.mark.faults
 

@@ -19,7 +19,7 @@ from penstock.check.check import check
 from penstock.commit import Disk
 from penstock.database import Database
 from penstock.plan.migration import Words
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 
 pytestmark = pytest.mark.faults
 

@@ -21,7 +21,7 @@ from penstock.commit.lock import WriterLock
 from penstock.database import Database
 from penstock.errors import StateError
 from penstock.gate import Gate
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 from penstock.state.strings import Strings
 from penstock.state.table import TableState
 from penstock.state.tables import Tables

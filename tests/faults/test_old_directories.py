@@ -16,7 +16,7 @@ import pytest
 import penstock as ps
 from penstock.commit import Disk
 from penstock.commit.scan import scan
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 
 pytestmark = pytest.mark.faults
 

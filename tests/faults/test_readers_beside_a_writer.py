@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from test_belonging import Counter, Tick, app
 
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 
 pytestmark = pytest.mark.faults
 

@@ -28,7 +28,15 @@ from values import pick
 from penstock.declare.model import Program
 from penstock.declare.types import BOOL, DATE, DATETIME, FLOAT, INT, INT_MAX, INT_MIN, STR, TIMEDELTA, Type
 
-KEY_TYPES = (INT, INT, STR, STR, BOOL, Type("decimal", 9, 2), DATETIME, DATE, TIMEDELTA)
+# Enums of a program. What is made and stored need not be a member, but a constant must: so the one that is stored has all
+# strings that `literal` writes.
+_SHADES = {"A": "a", "B": "b", "NONE": "", "E": "é", "SUN": "日本", "NEW": "new"}
+_LEVELS = {"LOW": 0, "HIGH": 7, "BELOW": -1}
+SHADE = Type("str", enum="Shade", members=tuple(_SHADES.values()))
+LEVEL = Type("int", enum="Level", members=tuple(_LEVELS.values()))
+# How often a string, or an int of an event from outside, is of an Enum.
+ENUM = 0.25
+KEY_TYPES = (INT, INT, STR, STR, SHADE, BOOL, Type("decimal", 9, 2), DATETIME, DATE, TIMEDELTA)
 SCALES = (0, 2, 4, 6)
 # What += and its kin may change.
 CHANGED = ("int", "float", "decimal", "datetime", "date", "timedelta")
@@ -77,6 +85,8 @@ def dec(scale: int) -> Type:
 
 def written(type_: Type) -> str:
     """A type as a user writes it."""
+    if type_.enum:
+        return type_.enum
     if type_.kind == "decimal":
         return f"ps.decimal({type_.precision}, {type_.scale})"
     if type_.kind == "list":
@@ -286,6 +296,8 @@ class Writer:
 
     def literal(self, type_: Type) -> str:
         pick_one = self.rng.choice
+        if type_.kind in ("int", "str") and self.chance(0.1):
+            return f"{('Level', 'Shade')[type_ == STR]}.{pick_one(tuple((_LEVELS, _SHADES)[type_ == STR]))}"
         if type_.kind == "int":
             return pick_one(("0", "1", "2", "3", "7", "10", "-1", "100", "5", "SMALL", "SMALL", "BIG"))
         if type_.kind == "float":
@@ -452,6 +464,10 @@ class Writer:
             partners = [INT, FLOAT] if kind is FLOAT else [INT, INT, FLOAT, dec(2)]
         elif kind.kind == "decimal":
             partners = [kind, kind, INT, dec(0), dec(6)]
+        enums = [f"e.{n}" for n, t in self.fields if t.enum == "Shade"]
+        if kind == STR and enums and self.chance(0.4):
+            way = self.rng.choice(("==", "!=", "is", "is not"))
+            return f"({self.rng.choice(enums)} {way} Shade.{self.rng.choice(tuple(_SHADES))})"
         known = self.may_be_none(kind)
         if known and self.chance(0.3):
             one, other = self.rng.choice(known), self.rng.choice((*known, self.expr(kind, depth - 1)))
@@ -874,6 +890,7 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: boo
             table.indexed = rng.choice([c for c, t, _ in table.columns if t != FLOAT])
     lines = [
         "import datetime",
+        "import enum",
         "from decimal import Decimal",
         "",
         "import penstock as ps",
@@ -888,6 +905,8 @@ def program(seed: Any, *, flow: bool = False, groups: bool = False, windows: boo
         "SIZES = {0: 3, 1: -1, 2: BIG, 3: 0, -5: 7}",
         'WORDS = {"a": "b", "": "é", "é": ""}',
         "AMONG_SIZES, AMONG_WORDS = frozenset({0, 3, -1, 7}), ['a', '日本']",
+        f'Shade = enum.Enum("Shade", {_SHADES!r})',
+        f'Level = enum.IntEnum("Level", {_LEVELS!r})',
         'app = ps.App("random")',
     ]
     if udfs:
@@ -1036,7 +1055,8 @@ def _of_several(lines: list[str]) -> list[str]:
 
 def _inner(rng: Random, tables: list[TableShape]) -> list[tuple[str, list[tuple[str, Type]]]]:
     """Events that are emitted: i1 and keys, and some of the others."""
-    every = [(n, t) for n, t in _fields(rng, tables) if t.kind != "list"]
+    # Nothing says that an int which is emitted is a member.
+    every = [(n, INT if t == INT else t) for n, t in _fields(rng, tables) if t.kind != "list"]
     return [
         (f"N{number}", [(n, t) for n, t in every if n == "i1" or rng.random() < (0.8 if n[0] == "k" else 0.25)])
         for number in range(1, rng.choice((2, 3, 4, 5)) + 1)
@@ -1074,6 +1094,7 @@ def _tables(rng: Random) -> list[TableShape]:
     first = [INT, FLOAT, BOOL, STR, Type("decimal", 18, 2), DATETIME, DATE, TIMEDELTA, INT]
     second = [INT, rng.choice((FLOAT, STR)), Type("decimal", rng.choice((9, 18)), 4), rng.choice((BOOL, INT))]
     rng.shuffle(first)
+    first, second = ([_or_enum(rng, t, SHADE) for t in several] for several in (first, second))
     both = [
         TableShape("A", [("p", rng.choice(KEY_TYPES))], columns(first, 0.0)),
         TableShape(
@@ -1084,6 +1105,10 @@ def _tables(rng: Random) -> list[TableShape]:
     if roll < NO_TABLE:
         return []
     return [rng.choice(both)] if roll < NO_TABLE + ONE_TABLE else both
+
+
+def _or_enum(rng: Random, type_: Type, enum: Type) -> Type:
+    return enum if type_ == enum and rng.random() < ENUM else type_
 
 
 def _column(name: str, type_: Type, value: str) -> str:
@@ -1101,9 +1126,10 @@ def _fields(rng: Random, tables: list[TableShape]) -> list[tuple[str, Type]]:
     fields: list[tuple[str, Type]] = [("i1", INT), ("i2", INT), ("f1", FLOAT), ("f2", FLOAT), ("b1", BOOL), ("s1", STR)]
     fields += [("d1", Type("decimal", 18, 2)), ("d2", Type("decimal", 9, 4)), ("t1", DATETIME), ("y1", DATE)]
     fields += [("t2", DATETIME), ("g1", TIMEDELTA), ("g2", TIMEDELTA)]
+    fields = [(n, t if n == "i1" else _or_enum(rng, _or_enum(rng, t, SHADE), LEVEL)) for n, t in fields]
     if rng.random() < NULLABLE:
         several = (INT, STR, FLOAT, BOOL, Type("decimal", 18, 2), DATETIME, DATE, TIMEDELTA)
-        fields += [(f"o{n}", t) for n, t in enumerate(several) if rng.random() < MAY_BE_NONE]
+        fields += [(f"o{n}", _or_enum(rng, t, SHADE)) for n, t in enumerate(several) if rng.random() < MAY_BE_NONE]
     # Names that begin with k hold keys; those with o may be None, columns too.: k, the table, the key column, a number.
     for table in tables:
         for name, type_ in table.keys:
@@ -1113,7 +1139,7 @@ def _fields(rng: Random, tables: list[TableShape]) -> list[tuple[str, Type]]:
         ("li", INT),
         ("lf", FLOAT),
         ("ld", Type("decimal", 18, 2)),
-        ("ls", STR),
+        ("ls", _or_enum(rng, STR, SHADE)),
         ("lb", BOOL),
         ("lg", TIMEDELTA),
     ):

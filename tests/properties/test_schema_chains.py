@@ -25,7 +25,7 @@ from penstock.commit import Disk
 from penstock.database import Database
 from penstock.errors import StateError
 from penstock.plan.migration import Words
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 from penstock.testing import assert_same_outcomes, assert_same_tables
 
 

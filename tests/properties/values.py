@@ -162,5 +162,7 @@ def pick(rng: Random, type_: Type, edge: float = 0.1) -> Any:
     if type_.kind == "list":
         assert type_.item is not None
         return [pick(rng, type_.item, edge / 3) for _ in range(rng.choice((0, 1, 2, 3, 3, 5)))]
+    if type_.members:
+        return rng.choice(type_.members)
     usual, odd = pools(type_)
     return rng.choice(odd) if rng.random() < edge else rng.choice(usual)

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.commit import Journal
 from penstock.errors import PenstockError
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 from simulation.app import TABLES
 from simulation.disk import SimulatedDisk
 from simulation.oracle import PATH, Oracle, Since

@@ -22,7 +22,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 
 def penstock(*words: Any, cwd: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "penstock.cli", *map(str, words)]
+    command = [sys.executable, "-m", "penstock", *map(str, words)]
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "COLUMNS": "200"}
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=cwd, env=environment, stdout=pipe, stderr=pipe, text=True)

@@ -61,8 +61,9 @@ class Job:
 
     @property
     def progress(self) -> int:
+        """By the numbers of the newest files, as old ones are removed."""
         places = ("state/checkpoint/offsets", "state/checkpoint/commits", "state/log")
-        return sum(len(os.listdir(self._root / place)) for place in places if (self._root / place).is_dir())
+        return sum(_newest(self._root / place) for place in places if (self._root / place).is_dir())
 
     def goes_on(self, steps: int) -> bool:
         """Until it has made so many steps; whether it has not ended before that."""
@@ -80,6 +81,11 @@ class Job:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.said.close()
+
+
+def _newest(folder: Path) -> int:
+    numbers = (name.partition(".")[0] for name in os.listdir(folder))
+    return max((int(number) for number in numbers if number.isdigit()), default=0)
 
 
 def ids(broker: Broker) -> list[str]:

@@ -9,7 +9,7 @@ from test_direct import META, note
 from test_stream import events, put_cut
 
 import penstock as ps
-from penstock.reader.directory import Position
+from penstock.replica.directory import Position
 from penstock.spark import compatibility
 from penstock.spark.files import FileNames
 from penstock.spark.reader import StateDirectory

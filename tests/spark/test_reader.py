@@ -15,7 +15,7 @@ from test_stream import needs_limits
 
 import penstock as ps
 from penstock.declare.limits import LONGEST
-from penstock.reader.directory import Directory, Position
+from penstock.replica.directory import Directory, Position
 from penstock.spark.compatibility import ADMITS, FILTERS
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]

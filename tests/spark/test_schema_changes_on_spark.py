@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
 

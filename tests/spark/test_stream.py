@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -524,12 +525,19 @@ def test_spark_connect(connect_server: str, tmp_path: Path, where: str) -> None:
     root = tmp_path / "with a space"
     some = events(13, 40, disorder=5)
     put_cut(root, some, 2)
+    for kind in (Transfer, Deposit):
+        row = {"ts": None, "id": "bad", "src": "a", "dst": "b", "account": "a", "amount": Decimal(1)}
+        schema = kind.definition.arrow()
+        put(root / kind.definition.name, pa.table([pa.array([row[f.name]], f.type) for f in schema], schema))
     state = state_of(root)
     code = RUN.format(app=IMPORTED if where == "imported" else in_main(), limit=LIMIT)
     printed = run_python(code, root, root, "connect", connect_server)
     assert "ended pyspark.sql.connect" in printed
     wait_for(lambda: is_free(state))  # the server's worker that had it leaves a moment after the query
-    assert_as_reference(some, state, outcomes_in(root / "out"))
+    found = outcomes_in(root / "out")
+    is_bad = pc.equal(found.column("status").cast("string"), "rejected")
+    assert found.filter(is_bad).column("reason").to_pylist() == ["ts: null"] * 2
+    assert_as_reference(some, state, found.filter(pc.invert(is_bad)))
 
 
 def is_free(state: Path) -> bool:

@@ -189,6 +189,7 @@ def test_the_command_shows_and_asks(stuck: Path) -> None:
         ("2200-01-01", "sets it back only"),
         ("soon", "is no place in time here: give a time"),
         ("7", "is no place in time"),
+        ("0001-01-01T00:00:00+14:00", "is before all time: the first there is 0001-01-01 00:00:00"),
     ],
 )
 def test_what_is_no_way_back_is_refused(stuck: Path, to: str, words: str) -> None:
@@ -254,6 +255,8 @@ def test_an_order_that_is_an_int(tmp_path: Path) -> None:
         assert (reset.marks.highest, reset.marks.clock, reset.marks.held) == (2**50, 2**50, {})
         with pytest.raises(InputError, match="give an int"):
             reset.time_of("2026-01-01")
+        with pytest.raises(InputError, match="before all time: the first there is -9223372036854775808"):
+            reset.time_of(str(-(2**63) - 1))
         reset.do(reset.time_of("5"))
     with plain.open(tmp_path / "state") as db:
         assert db.run({See: pa.table({"ts": [5, 6]})}, watermark=0)["status"].to_pylist() == ["late", "committed"]

@@ -236,6 +236,17 @@ def wide() -> pa.Array:
 
 
 @pytest.mark.parametrize(
+    "type_", [pa.decimal128(8, 41), pa.decimal128(8, 2**29), pa.decimal128(8, -37), pa.decimal256(8, 79)], ids=str
+)
+def test_an_arrow_decimal_whose_point_lies_beyond_all_digits(db: Any, type_: pa.DataType) -> None:
+    """Arrow's own cast reads behind its tables, and may take the process with it."""
+    column = pa.Array.from_buffers(type_, 3, [None, pa.py_buffer(bytes(32 * 3))])
+    with pytest.raises(ps.InputError, match="more digits after its point than there are"):
+        db.run({See: table(sum=column)})
+    runs_on(db)
+
+
+@pytest.mark.parametrize(
     "words", [[10**6, 0], [-(10**6), -1], [1, 1], [-1, 0], [0, -(2**63)], [10**18, 0]], ids=lambda w: f"{w[0]}, {w[1]}"
 )
 @pytest.mark.parametrize("rows", [1, 1_000])

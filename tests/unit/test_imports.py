@@ -1,7 +1,7 @@
 """Imports point one way, down the way of a batch; `import penstock` does nothing but define names.
 
-    errors < declare < plan < state < execute < schedule < engine < commit < check < store < publish < reader <
-    serve < gate < call_answers < versions < calls < database < app < the rest
+    errors < declare < plan < state < execute < schedule < engine < commit < check < store < publish < replica <
+    serve < gate < call_answers < versions < call < ledger < calls < database < app < the rest
 
 A stage imports itself, the stages before it, errors and observe. The files are read, not run, so that an
 import inside a function or under TYPE_CHECKING counts as well.
@@ -36,11 +36,13 @@ ORDER = (
         "check",
         "store",
         "publish",
-        "reader",
+        "replica",
         "serve",
         "gate",
         "call_answers",
         "versions",
+        "call",
+        "ledger",
         "calls",
         "database",
         "app",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+import struct
 import threading
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -171,6 +172,92 @@ def test_arrow_streams_hold_any_number_of_events() -> None:
     ]
 
 
+def test_an_arrow_stream_is_judged_by_itself() -> None:
+    """Not as what it and another one have in common: beside floats, a decimal became one."""
+    of = dict.fromkeys(("id", "n", "ok", "money", "day", "span", "several", "days"), pa.nulls(1))
+    ts = pa.array([dt.datetime(2026, 1, 1)], pa.timestamp("us"))
+    floats, decimals = (pa.table({**of, "ts": ts, "x": pa.array([x])}) for x in (1.5, Decimal("1.5")))
+    for given in ([floats, decimals], [decimals, floats], [floats, decimals.slice(0, 0)]):
+        found = rows(Every.definition, messages(*map(ipc, given)), parse_arrow)
+        assert found.table.column("x").to_pylist() == [1.5]
+        assert found.unreadable is not None
+        assert (
+            "column 'x': needs float, got Arrow type decimal128(2, 1)" in found.unreadable.column("reason")[0].as_py()
+        )
+
+
+lists = ps.App("lists")
+
+
+@lists.event
+class Lists:
+    ts: int = ps.order()
+    several: list[int]
+
+
+def test_bytes_that_are_no_arrow_stream_are_told_of() -> None:
+    good = ipc(pa.table({"ts": [1], "several": [[7, 9]]}))
+    flipped = good[:8] + b"\xff" * 8 + good[16:]
+    ends = good.rindex(struct.pack("<ii", 0, 2))
+    beyond = good[:ends] + struct.pack("<ii", 0, 2**30) + good[ends + 8 :]  # a list that ends behind its items
+    twice = pa.table([[1], [2], [[3]]], names=["ts", "ts", "several"])
+    given = messages(good, good[:-60], flipped, good + good, good + b"x", beyond, ipc(twice), good)
+    found = rows(Lists.definition, given, parse_arrow)
+    assert found.table.to_pylist() == [{"ts": 1, "several": [7, 9]}] * 2
+    assert found.unreadable is not None
+    reasons = [reason.split(": ", 1)[1] for reason in found.unreadable.column("reason").to_pylist()]
+    assert [reason.startswith("it is no Arrow stream: ") for reason in reasons] == [True] * 4 + [False] * 2
+    assert reasons[2] == reasons[3] == "it is no Arrow stream: something is left behind it"
+    assert reasons[5] == "it has column 'ts' twice; it has ts, ts, several"
+
+
+later = ps.App("later")
+
+
+@later.event
+class Later:
+    """With fields that have come since messages of it were written."""
+
+    ts: int = ps.order()
+    kind: str = "card"
+    note: str | None
+
+
+def test_a_field_that_is_missing_has_its_default() -> None:
+    values = [
+        b'{"ts": 1}',
+        b'{"ts": 2, "kind": null}',
+        b'{"ts": 3, "kind": "cash", "note": "n"}',
+        b'{"ts": 4, "more": {"kind": null, "it": "\\u00e9"}}',
+        b'{"ts": 5, "k\\u0069nd": null}',
+        b'{"ts": 6, "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ]
+    out = Messages("t")
+    out.add(0, list(range(len(values))), list(values))
+    found = rows(Later.definition, out, parse_json)
+    assert found.unreadable is None
+    rows_ = [tuple(row.values()) for row in found.table.to_pylist()]
+    assert rows_ == [
+        (1, "card", None),
+        (2, None, None),
+        (3, "cash", "n"),
+        (4, "card", None),
+        (5, None, None),
+        (6, "card", None),
+    ]
+    (row,) = rows(Later.definition, messages(ipc(pa.table({"ts": [1]}))), parse_arrow).table.to_pylist()
+    assert row == {"ts": 1, "kind": "card", "note": None}
+
+
+def test_whether_a_name_is_missing_may_be_beyond_telling() -> None:
+    deep = b'{"ts": 1, "more": {"kind": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+    found = rows(Later.definition, messages(b'{"ts": 0}', deep, b'{"ts": 2}'), parse_json)
+    assert found.table.column("ts").to_pylist() == [0, 2]
+    assert found.unreadable is not None
+    assert "whether it has a value for 'kind' cannot be told" in found.unreadable.column("reason")[0].as_py()
+    assert found.unreadable.column("ts").to_pylist() == [1]
+
+
 @many.table
 class Sum:
     id: str = ps.key()
@@ -302,6 +389,17 @@ def test_avro_of_one_schema() -> None:
     assert found.unreadable is not None
     assert all("is no Avro record" in reason for reason in found.unreadable.column("reason").to_pylist())
     assert found.unreadable.num_rows == 3
+
+
+def test_avro_records_lack_what_has_come_since() -> None:
+    import fastavro
+
+    schema = {"type": "record", "name": "Later", "fields": [{"name": "ts", "type": "long"}]}
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), {"ts": 1})
+    parser = kafka("t", bootstrap="b", value="avro", schema=schema).parser
+    found = rows(Later.definition, messages(out.getvalue()), parser)
+    assert found.table.to_pylist() == [{"ts": 1, "kind": "card", "note": None}]
 
 
 class Registry(BaseHTTPRequestHandler):

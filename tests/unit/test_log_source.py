@@ -11,7 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock.execute.source_files import SourceFile, SourceRows, read_named
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 from penstock.spark.check import check_beside
 from penstock.testing import assert_same_outcomes, assert_same_tables
 

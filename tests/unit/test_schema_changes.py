@@ -14,7 +14,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import InputError, StateError
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 
 
 def bank(

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.commands import app
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 
 BEFORE = """
 import penstock as ps

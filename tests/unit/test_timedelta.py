@@ -15,7 +15,7 @@ import pytest
 import penstock as ps
 from penstock.declare.limits import LONGEST, SPANS
 from penstock.publish.files import OutcomeFiles, as_read
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 from penstock.testing import assert_same_outcomes
 
 UTC = dt.UTC

@@ -16,7 +16,7 @@ from penstock.declare.model import EventDef, Field
 from penstock.declare.types import INT
 from penstock.execute.source_files import SourceFile, SourceRows
 from penstock.publish.files import OutcomeFiles
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 from penstock.state.unique_ids import UniqueIds
 from penstock.store.reset import opened
 from penstock.testing import assert_same_outcomes, assert_same_tables, check

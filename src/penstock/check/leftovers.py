@@ -13,13 +13,24 @@ from pathlib import Path
 from penstock.check.findings import Finding, problem_of
 from penstock.check.verify import snapshot_files
 from penstock.commit.disk import Disk
-from penstock.commit.identity import BESIDE, CALLS, DRAINED, IDENTITY, LOG, SNAPSHOTS, UNFINISHED
+from penstock.commit.identity import (
+    BESIDE,
+    CALLS,
+    DRAINED,
+    IDENTITY,
+    LOG,
+    READ_TOKEN,
+    SNAPSHOTS,
+    UNFINISHED,
+    WRITE_TOKEN,
+)
 from penstock.commit.lock import LOCK, OWNER, writer_tag
 from penstock.commit.scan import HEAD, Head, head_bytes, read_head
 from penstock.commit.snapshot import REMOVED
 from penstock.errors import StateError
 
-OURS = UNFINISHED | BESIDE | {IDENTITY, HEAD, LOCK, OWNER, DRAINED, CALLS}
+TOKENS = frozenset({READ_TOKEN, WRITE_TOKEN})
+OURS = UNFINISHED | BESIDE | TOKENS | {IDENTITY, HEAD, LOCK, OWNER, DRAINED, CALLS}
 # What is written before the first commit, and what an older Penstock wrote: it says as little as a head that is lost.
 _EMPTY = (head_bytes(0, ""), b"%012d %08x\n" % (0, zlib.crc32(b"%012d" % 0)))
 _DEAD = "was left by a writer that died"
@@ -35,6 +46,8 @@ def leftovers(disk: Disk, path: Path) -> Iterator[Finding]:
     for name in names(disk, path):
         if name in UNFINISHED and name.endswith(".tmp"):
             yield Finding(name, True, _DEAD, "it does not matter, and is replaced in time")
+        elif _is_half_a_token(name):
+            yield Finding(name, True, "was left by a server that died", "it does not matter; remove it")
         elif name not in OURS:
             yield _unknown(name)
     for folder, whole in ((LOG, r"\d{12}\.seg"), (SNAPSHOTS, r"\d{12}")):
@@ -63,6 +76,10 @@ def all_files(disk: Disk, path: Path) -> Iterator[tuple[str, int]]:
             yield name, disk.stat(path / name).st_size
         except (FileNotFoundError, StateError):
             continue  # Pruned since it was listed, or not to be looked at, which is told elsewhere.
+
+
+def _is_half_a_token(name: str) -> bool:
+    return name.endswith(".tmp") and any(name.startswith(f"{token}.") for token in TOKENS)
 
 
 def names(disk: Disk, folder: Path) -> list[str]:

@@ -18,8 +18,8 @@ from penstock.cli.pipeline import app_of
 from penstock.commit import Disk
 from penstock.commit.identity import IDENTITY, LOG
 from penstock.errors import StateError
-from penstock.reader.broken import BrokenRecord, broken_records
-from penstock.reader.directory import Directory
+from penstock.replica.broken import BrokenRecord, broken_records
+from penstock.replica.directory import Directory
 from penstock.spark.check import check_beside, check_outcome_files
 
 # Records that break a check, as they are printed; in JSON there are all.

@@ -7,6 +7,7 @@
     advance  sets back a high mark that a wild ts has set
     check    every byte of a state directory: is it sound?
     migrate  a state directory, to what its app declares by now
+    serve    a state directory over HTTP: records, SQL, changes as they come
     bench    one workload, measured
 
 A command imports what it needs when it runs, so that --help is quick. What goes wrong on purpose
@@ -329,6 +330,46 @@ def migrate(
     from penstock.cli.migrate import run_migrate
 
     run_migrate(state, app, rename or [], drop or [], drop_table or [], yes=yes, dry_run=dry_run)
+
+
+@app.command()
+@one_line_errors
+def serve(
+    state: Annotated[Path, typer.Argument(metavar="STATE", help="A state directory; its app is not needed.")],
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where; port 0 takes one that is free.")
+    ] = "127.0.0.1:7400",
+    app: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:APP", help="Be its writer too, and take calls: refused where another one runs."),
+    ] = None,
+    read_token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The read token; else one is made in the state directory.")
+    ] = None,
+    write_token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The write token; else one is made in the state directory.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="A certificate, in PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key, in PEM.")] = None,
+    sql: Annotated[bool, typer.Option("--sql", help="Take SQL that reads, in a process of its own.")] = False,
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="Let every process of this machine ask; only for 127.0.0.1.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object once it serves.")] = False,
+    with_parent: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Serve a state directory over HTTP, also while it is written to: a replica that follows its log.
+
+    Listens on this machine only, unless it is given a certificate. docs/SERVING.md has the routes.
+    """
+    from penstock.cli import serve as serving
+    from penstock.serve.http.options import Options
+
+    options = Options(state, listen, read_token_file, write_token_file, tls_cert, tls_key, sql, no_token)
+    if app is None:
+        serving.serve(options, parent=with_parent, as_json=json)
+    else:
+        serving.write_and_serve(app, options, as_json=json)
 
 
 @app.command()

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from penstock.declare.model import TableDef
 from penstock.errors import InputError
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 
 
 def query(path: Path, sql: str, *, version: int | None, allow_files: bool, as_json: bool) -> None:

@@ -34,6 +34,8 @@ UNFINISHED = {"writer.lock", "writer.json", "writer.json.tmp", "penstock.json.tm
 SINKS = "sinks"
 BESIDE = {"checkpoint", "sources", SINKS}
 DRAINED = "drained"  # what it notes at its end
+# What a server makes that is given no tokens; each is written under another name first (NAME.….tmp).
+READ_TOKEN, WRITE_TOKEN = "read.token", "write.token"
 CALLS = "calls.sock"  # a socket that is there while calls are served; a writer that was killed leaves it behind
 
 

@@ -77,7 +77,14 @@ def _cast(array: pa.Array, type_: Type, where: str, dictionary: bool) -> pa.Arra
         return _cast_list(array, type_, where)
     if type_.kind == "decimal" and at.is_integer(array.type):
         array = array.cast(pa.decimal128(_WIDE_DIGITS, type_.scale))
+    if at.is_decimal(array.type) and abs(array.type.scale - target.scale) > _digits(array.type):
+        raise InputError(f"{where}: {array.type} has more digits after its point than there are; {type_.traits.give}")
     return array.cast(target)
+
+
+def _digits(type_: pa.DataType) -> int:
+    """The most that a decimal of this kind has. Where its point moves by more, Arrow reads behind its own tables."""
+    return 76 if at.is_decimal256(type_) else 38
 
 
 def _cast_list(array: pa.Array, type_: Type, where: str) -> pa.Array:

@@ -16,7 +16,7 @@ of the right types passes without a copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,7 @@ def _instead(program: Program, given: Any) -> str:
 
 
 def called(program: Program, event: Any) -> EventBatch:
-    """The event of one call: an event, or its name and a table of one row. Its ts may be null: it runs at the clock."""
+    """The event of a call; or of several at once, as a name and a table. Its ts may be null: it runs at the clock."""
     who = f"app '{program.name}'"
     name, data = event if isinstance(event, tuple) else (getattr(event, "definition", None), event)
     if not isinstance(event, Event | tuple):
@@ -95,14 +95,15 @@ def called(program: Program, event: Any) -> EventBatch:
         needed = () if definition.id is None else (definition.id,)
         table = _table_of_values(definition, [data.values], needed, lambda _: where)
     else:
-        if data.num_rows != 1 or not data.schema.equals(definition.arrow()):
+        data = _with_left_out(definition, data)
+        if not data.num_rows or not data.schema.equals(definition.arrow()):
             has = ", ".join(f"{f.name}: {f.type}" for f in data.schema)
             raise InputError(
                 f"{where} was called with {data.num_rows} row(s) of other fields than it has in app '{program.name}': "
                 f"{has}; call it with the code that the writer runs"
             )
-        table = _event_table(replace(definition, order=None), data.combine_chunks(), where, sound=False)
-    return EventBatch(definition, table, np.zeros(1, np.int64))
+        table = _event_table(definition, data.combine_chunks(), where, sound=False, called=True)
+    return EventBatch(definition, table, np.arange(table.num_rows))
 
 
 def rows(table: TableDef, rows: Any) -> pa.Table:
@@ -221,8 +222,10 @@ def _from_tables(program: Program, batch: Mapping[Any, Any], sound: bool, called
     return out
 
 
-def _event_table(event: EventDef, data: pa.Table, where: str, sound: bool) -> pa.Table:
-    if _is_right(event, data):
+def _event_table(event: EventDef, data: pa.Table, where: str, sound: bool, *, called: bool = False) -> pa.Table:
+    """called: then its ts may be null."""
+    needed = [name for name in (event.id, None if called else event.order) if name is not None]
+    if _is_right(event, data, needed):
         for place, f in enumerate(event.fields):
             if f.type.kind in JUDGED and not sound:
                 refuse_unsound(data.column(place).chunk(0), f.type, where=f"{where}, column '{f.name}'")
@@ -236,17 +239,28 @@ def _event_table(event: EventDef, data: pa.Table, where: str, sound: bool) -> pa
             arrays[f.name] = left_out(f, data.num_rows)
             continue
         array = column(_take(data, f.name, at), f.type, where=at, dictionary=True, sound=sound)
-        if f.name in (event.order, event.id) and array.null_count:
+        if f.name in needed and array.null_count:
             raise InputError(f"{at}, row {_first_null(array)}: is null; every {event.name} needs its {f.name}")
         arrays[f.name] = array
     return pa.table(arrays) if arrays else without_columns(data.num_rows)
 
 
-def _is_right(event: EventDef, data: pa.Table) -> bool:
+def _is_right(event: EventDef, data: pa.Table, needed: list[str]) -> bool:
     """Whether the table can be taken as it is: the short way of small batches, which the long way agrees with."""
     if not data.schema.equals(event.arrow()) or len(data.to_batches()) != 1:
         return False
-    return not any(data.column(event.place(name)).null_count for name in (event.order, event.id) if name)
+    return not any(data.column(event.place(name)).null_count for name in needed)
+
+
+def _with_left_out(event: EventDef, data: pa.Table) -> pa.Table:
+    """Called events with all their fields, if only some are given, and none that there is not."""
+    if data.num_columns >= len(event.fields) or not set(data.column_names) <= {f.name for f in event.fields}:
+        return data
+    given = {name: data.column(name) for name in data.column_names}
+    columns = [given.get(f.name, left_out(f, data.num_rows) if not f.required else None) for f in event.fields]
+    nulls = [pa.nulls(data.num_rows, f.type.arrow()) for f in event.fields]
+    columns = [null if column is None else column for column, null in zip(columns, nulls, strict=True)]
+    return pa.table(columns, names=[f.name for f in event.fields])
 
 
 def _event(program: Program, who: Any, where: str, *, called: bool = False) -> EventDef:

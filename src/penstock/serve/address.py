@@ -6,8 +6,10 @@ state/bank/calls.sock                  0600, like the state; there while a write
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import socket
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +19,7 @@ from penstock.errors import StateError
 
 # A socket's path has at most 108 bytes on Linux and 104 elsewhere, the last of them a zero.
 _LONGEST = 103
+_ABSENT = (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTSOCK, errno.ENOTDIR)
 
 
 def socket_path(state: str | os.PathLike[str]) -> Path:
@@ -48,6 +51,24 @@ def check_folder(path: Path) -> None:
             f"{path.parent} is not a folder of this user's alone; remove it, or keep the state directory "
             f"where its path is short"
         )
+
+
+def connected(state: Path) -> socket.socket:
+    """A connection to the writer of a state directory."""
+    path = socket_path(state)
+    check_folder(path)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(os.fspath(path))
+    except OSError as error:
+        connection.close()
+        if error.errno in _ABSENT:
+            raise StateError(
+                f"nobody serves calls of state directory {state}: open it, or start its query, with "
+                "calls=True, on this machine"
+            ) from error
+        raise StateError(f"{path}: {error.strerror}; calls are for the user whose state it is") from error
+    return connection
 
 
 def _folder() -> Path:

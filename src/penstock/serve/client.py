@@ -6,20 +6,21 @@ for each other here, and share commits there.
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
 import threading
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from penstock.declare.model import Program
-from penstock.errors import InputError, StateError
+from penstock.errors import StateError
 from penstock.execute import intake
-from penstock.serve.address import check_folder, socket_path
-from penstock.serve.messages import BrokenMessage, Message, receive, send
-
-_ABSENT = (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTSOCK, errno.ENOTDIR)
+from penstock.serve.address import connected
+from penstock.serve.messages import BrokenMessage, Message, receive, refused, send
+from penstock.serve.pipeline import Pipeline
+from penstock.state.arrow import one_below_another
 
 
 class Connection:
@@ -31,7 +32,7 @@ class Connection:
         self._idle: list[socket.socket] = []
         self._closed = False
         self._process = os.getpid()
-        self._idle.append(self._connect())
+        self._idle.append(connected(self._state))
 
     def call(self, event: object) -> dict[str, Any]:
         """Run one event now, in the writer's process; its outcome, as `Database.call` gives it.
@@ -43,16 +44,40 @@ class Connection:
             event: `Look(seat="A1")`: of any type that a transaction takes; one with a `ps.order()` needs no ts.
         """
         taken = intake.called(self._program, event)
-        connection = self._take()
-        kept = False
-        try:
-            message = self._exchange(connection, taken.event.name, taken.table)
-            kept = True
-        finally:
-            if not kept:
-                connection.close()
-        self._give_back(connection)
-        return self._result(message)
+        message = self._exchange({"event": taken.event.name}, taken.table)
+        if "error" not in message.header and message.rows is not None and message.rows.num_rows == 1:
+            outcome: dict[str, Any] = message.rows.to_pylist()[0]
+            return outcome
+        raise refused(message.header)
+
+    def call_many(self, events: Iterable[object]) -> list[dict[str, Any]]:
+        """Run events now, in their order; their outcomes. It takes about as long as one call: they share versions.
+
+        Each is a transaction of its own. Where one cannot be called none is; where the writer goes away in the middle,
+        some may have run, and called again with the same ids they run once.
+        """
+        taken = [intake.called(self._program, event) for event in events]
+        if not taken:
+            return []
+        with Pipeline(self._program.name, self._state) as line:
+            futures = [
+                line.submit(name, one_below_another([one.table for one in several]), strict=False)
+                for name, several in ((name, list(group)) for name, group in groupby(taken, lambda one: one.event.name))
+            ]
+            return [row for future in futures for row in future.result().rows()]
+
+    def find(self, id: object, event: str | None = None) -> list[dict[str, Any]]:
+        """The calls with this id, as long as their outcomes are retained: the event, and the outcome, which is None
+        where its time has not come."""
+        found = self._ask({"asks": "outcome", "id": id, "event": event})
+        rows = iter([] if found.rows is None else found.rows.to_pylist())
+        ran = [{"event": name, "outcome": next(rows)} for name in found.header["events"]]
+        return ran + [{"event": name, "outcome": None} for name in found.header["waiting"]]
+
+    def events(self) -> dict[str, Any]:
+        """What may be called: by event the types of its fields, and which of them are its id and its order."""
+        events: dict[str, Any] = self._ask({"asks": "events"}).header["events"]
+        return events
 
     def close(self) -> None:
         with self._mutex:
@@ -67,9 +92,27 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _exchange(self, connection: socket.socket, event: str, row: Any) -> Message:
+    def _ask(self, header: dict[str, Any]) -> Message:
+        message = self._exchange(header, None)
+        if "error" in message.header:
+            raise refused(message.header)
+        return message
+
+    def _exchange(self, header: dict[str, Any], rows: Any) -> Message:
+        connection = self._take()
+        kept = False
         try:
-            send(connection, {"app": self._program.name, "event": event}, row)
+            message = self._answered(connection, header, rows)
+            kept = True
+        finally:
+            if not kept:
+                connection.close()
+        self._give_back(connection)
+        return message
+
+    def _answered(self, connection: socket.socket, header: dict[str, Any], rows: Any) -> Message:
+        try:
+            send(connection, {"app": self._program.name, **header}, rows)
         except OSError as error:
             raise StateError(f"{self._gone()}, and the call has not run; call again when there is one") from error
         try:
@@ -79,16 +122,6 @@ class Connection:
         if message is None:
             raise self._unknown()
         return message
-
-    def _result(self, message: Message) -> dict[str, Any]:
-        header = message.header
-        if "error" not in header and message.row is not None and message.row.num_rows == 1:
-            outcome: dict[str, Any] = message.row.to_pylist()[0]
-            return outcome
-        error = InputError if header.get("error") == "InputError" else StateError
-        told = error(str(header.get("says", "the writer's answer says nothing")))
-        told.committed, told.version = header.get("committed"), header.get("version")
-        raise told
 
     def _take(self) -> socket.socket:
         while True:
@@ -101,7 +134,7 @@ class Connection:
                     raise StateError(f"the connection to state directory {self._state} is closed; connect again")
                 found = self._idle.pop() if self._idle else None
             if found is None:
-                return self._connect()
+                return connected(self._state)
             if _is_open(found):
                 return found
             found.close()
@@ -112,22 +145,6 @@ class Connection:
                 self._idle.append(connection)
                 return
         connection.close()
-
-    def _connect(self) -> socket.socket:
-        path = socket_path(self._state)
-        check_folder(path)
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.connect(os.fspath(path))
-        except OSError as error:
-            connection.close()
-            if error.errno in _ABSENT:
-                raise StateError(
-                    f"nobody serves calls of state directory {self._state}: open it, or start its query, with "
-                    "calls=True, on this machine"
-                ) from error
-            raise StateError(f"{path}: {error.strerror}; calls are for the user whose state it is") from error
-        return connection
 
     def _gone(self) -> str:
         return f"the writer of state directory {self._state} has gone away"

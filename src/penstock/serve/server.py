@@ -1,7 +1,7 @@
-"""The writer's side: it listens, and hands each call on to the database, in a thread for each connection.
+"""The writer's side: it listens, and hands calls on to the database; each connection has a line of its own (line.py).
 
-Threads wait for their calls together, so calls of many connections share commits as those of many threads do. A client
-that goes away has made its call all the same, if all of it had come; half a message is no call.
+Calls that come at the same time share commits, whichever connections they come by. A client that goes away has made its
+call all the same, if all of it had come; half a message is no call.
 """
 
 from __future__ import annotations
@@ -12,27 +12,46 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from penstock.declare.model import Program
-from penstock.errors import InputError, PenstockError, StateError
+from penstock.declare.model import EventDef, Program
+from penstock.errors import InputError, StateError
 from penstock.serve.address import make_folder, socket_path
-from penstock.serve.messages import BrokenMessage, Message, encode, receive, send
+from penstock.serve.line import Line, joined
+from penstock.serve.messages import Message
 
 _WAITING_MAX = 128  # connections that nobody has taken yet
 _LEAVES_S = 5.0
 _AGAIN_S = 0.05
 
 
+class Answering(Protocol):
+    """Whoever runs calls: calls.py."""
+
+    def run(self, event: Any, *, strict: bool = False, since: int | None = None) -> Any: ...
+
+    def submit(
+        self,
+        event: tuple[str, pa.Table],
+        told: Callable[[list[Any]], None],
+        *,
+        strict: bool = False,
+        since: int | None = None,
+        waits: bool = True,
+    ) -> None: ...
+
+    def find(self, event: str, id: Any) -> Any: ...
+
+
 class Server:
-    def __init__(self, program: Program, call: Callable[[Any], dict[str, Any]], state: Path) -> None:
-        """call: runs an event, given as its name and a table of one row, and gives its outcome."""
-        self._program, self._call = program, call
+    def __init__(self, program: Program, calls: Answering, state: Path, only: Collection[str] | None = None) -> None:
+        """only: the events that are open to calls of other processes; None: all."""
+        self._program, self._calls, self._only = program, calls, only
         self._process = os.getpid()
         self.path = socket_path(state)
         self._mutex = threading.Lock()
@@ -132,41 +151,77 @@ class Server:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            with suppress(OSError):  # The client is gone: whoever it was, there is nobody to be told.
-                while self._answer(connection):
-                    pass
+            Line(connection, self).serve()
         finally:
             with self._mutex:
                 self._open.pop(connection, None)
             connection.close()
 
-    def _answer(self, connection: socket.socket) -> bool:
-        """Whether more may come."""
-        try:
-            message = receive(connection)
-        except BrokenMessage as error:
-            refusal = InputError(f"what has come is not a call: {error}; nothing of it was run")
-            send(connection, _refusal(refusal))
-            return False
-        if message is None:
-            return False
-        try:
-            outcome = self._run(message)
-        except Exception as error:
-            send(connection, _refusal(error))
-        else:
-            connection.sendall(_told(outcome))
-        return True
+    # -- what a line asks (line.py) ---------------------------------------------------------
 
-    def _run(self, message: Message) -> dict[str, Any]:
-        app, event = message.header.get("app"), message.header.get("event")
+    def run(self, header: dict[str, Any], rows: pa.Table) -> Any:
+        if rows.num_rows > 1:
+            raise InputError("what has come is several calls; give the message a number")
+        event = self._event(header)
+        return self._calls.run((event, rows), strict=header.get("strict") is True, since=_since(header))
+
+    def submit(self, header: dict[str, Any], rows: pa.Table, told: Callable[[list[Any]], None]) -> None:
+        event, strict, waits = self._event(header), header.get("strict") is True, header.get("waits") is not False
+        self._calls.submit((event, rows), told, strict=strict, since=_since(header), waits=waits)
+
+    def ask(self, header: dict[str, Any]) -> Message:
+        self._refuse_others(header)
+        if header.get("asks") == "events":
+            return Message({"events": {event.name: fields_of(event) for event in self._served()}}, None)
+        if header.get("asks") == "outcome":
+            return self._find(header.get("event"), header.get("id"))
+        raise InputError(f"what has come asks for {header.get('asks')!r}, which nobody answers here")
+
+    def _find(self, event: object, id: object) -> Message:
+        type_ = self._program.id_type()
+        if type_ is not None and type_.kind == "int" and isinstance(id, str):
+            id = int(id) if id.removeprefix("-").isdecimal() else None
+        if id is None or isinstance(id, list | dict):
+            return Message({"waiting": [], "events": []}, None)
+        names = [one.name for one in self._served() if one.id is not None and event in (None, one.name)]
+        found = {name: self._calls.find(name, id) for name in names}
+        ran = {name: outcome for name, outcome in found.items() if isinstance(outcome, pa.Table)}
+        waiting = [name for name, one in found.items() if one is not None and name not in ran]
+        return Message({"events": list(ran), "waiting": waiting}, joined(list(ran.values())) if ran else None)
+
+    def _event(self, header: dict[str, Any]) -> str:
+        self._refuse_others(header)
+        event = str(header.get("event"))
+        if self._only is not None and event not in self._only:
+            open_ones = ", ".join(self._only) or "none"
+            raise InputError(
+                f"event '{event}' of app '{self._program.name}' is not open to calls of other processes; those that "
+                f"are: {open_ones}"
+            )
+        return event
+
+    def _refuse_others(self, header: dict[str, Any]) -> None:
+        app = header.get("app")
         if app != self._program.name:
             raise InputError(
                 f"calls of app {app!r} cannot be answered here: this is the state of '{self._program.name}'"
             )
-        if not isinstance(event, str) or message.row is None:
-            raise InputError("what has come is not a call: it names no event, or brings none")
-        return self._call((event, message.row))
+
+    def _served(self) -> list[EventDef]:
+        """The events that may be called."""
+        program = self._program
+        taken = [e for e in program.events if program.transaction_of(e) and not program.takes_several(e.name)]
+        return [event for event in taken if self._only is None or event.name in self._only]
+
+
+def _since(header: dict[str, Any]) -> int | None:
+    since = header.get("since")
+    return since if type(since) is int else None
+
+
+def fields_of(event: EventDef) -> dict[str, Any]:
+    """What a client has to know to make some."""
+    return {"id": event.id, "order": event.order, "fields": {f.name: str(f.type) for f in event.fields}}
 
 
 _listening: weakref.WeakSet[Server] | None = None
@@ -184,27 +239,6 @@ def _forget_in_children(server: Server) -> None:
 def _forget() -> None:
     for server in list(_listening or ()):
         server.forget()
-
-
-def _told(outcome: dict[str, Any]) -> bytes:
-    try:
-        # By its values alone: that of an id which was called before may be of fields that have changed since.
-        return encode({}, pa.Table.from_pylist([outcome]))
-    except InputError:
-        version = outcome["version"]
-        untold = StateError(
-            f"the call has run, but its outcome is larger than an answer may be; the outcomes of version {version} "
-            "have it"
-        )
-        untold.committed, untold.version = True, version
-        return encode(_refusal(untold))
-
-
-def _refusal(error: Exception) -> dict[str, Any]:
-    kind = "InputError" if isinstance(error, InputError) else "StateError"
-    says = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
-    told = {name: getattr(error, name, None) for name in ("committed", "version")}
-    return {"error": kind, "says": says, **told}
 
 
 def _listen(path: Path) -> socket.socket:

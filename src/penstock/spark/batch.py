@@ -49,7 +49,7 @@ class MicroBatch:
     all_direct: bool = False  # whether there are no others
     alone: str | None = None  # the event, if its DataFrame is the only source
     all_listed: bool = False  # whether what comes after the start is left to another query: availableNow
-    calls: bool = False  # whether other processes may call
+    calls: bool | list[str] = False  # whether other processes may call; or which events
     admission: Admission = Admission()  # noqa: RUF009 - it is frozen
     awaits: bool = False  # whether outcomes are written before Spark is told, as where nobody waits for them at the end
 
@@ -166,7 +166,7 @@ class MicroBatch:
         self.hand_on_drain(opened, spark)
         opened.caught_up = True
         if self.calls:
-            database.serve_calls()
+            database.serve_calls(None if self.calls is True else self.calls)
 
     def _refuse_older_state(self, last: int | None) -> None:
         """Spark does not send a batch again that it has noted as done: a state that lacks it would never get it."""

@@ -31,7 +31,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from penstock.declare.kinds import COLUMNS
 from penstock.declare.model import TableDef
 from penstock.errors import InputError, StateError
-from penstock.reader.directory import Directory, Position, conform
+from penstock.replica.directory import Directory, Position, conform
 from penstock.spark.compatibility import (
     FILTERS,
     EqualTo,

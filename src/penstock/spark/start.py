@@ -12,7 +12,7 @@ import datetime
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from penstock.declare.model import EventDef, Program
 from penstock.declare.objects import EventType, Table
 from penstock.declare.spans import microseconds_of
 from penstock.errors import InputError
+from penstock.execute.called import events_called
 from penstock.execute.loading import OnConflict
 from penstock.execute.request import AHEAD, Admission, Ahead, OnBad, checked_on_bad, is_default
 from penstock.plan.ir import Plan
@@ -53,7 +54,7 @@ def start(
     trigger: dict[str, Any] | None = None,
     name: str | None = None,
     outputs: dict[Any, Any] | None = None,
-    calls: bool = False,
+    calls: bool | Iterable[Any] = False,
     idle: str | int | datetime.timedelta | None = None,
     on_bad: OnBad = "reject",
     ahead: Ahead = AHEAD,
@@ -82,7 +83,7 @@ def start(
         all_direct=all(isinstance(source, DirectInput) for source in wanted.values()),
         alone=only.name if only else None,
         all_listed="availableNow" in (trigger or {}),
-        calls=calls,
+        calls=calls if isinstance(calls, bool) else events_called(program, calls),
         awaits=not local,
         admission=admission,
     )

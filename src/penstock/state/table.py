@@ -182,8 +182,11 @@ class TableState:
         self.meta[TOMBSTONES] = rows.size
         self.sweep()
 
-    def live_rows(self) -> Any:
-        return np.flatnonzero(self.flags[: self.meta[ROWS]] & hashing.ALIVE)
+    def live_rows(self, start: int = 0, stop: int | None = None) -> Any:
+        """All of them, or those from one row up to another."""
+        end = int(self.meta[ROWS]) if stop is None else min(stop, int(self.meta[ROWS]))
+        found = np.flatnonzero(self.flags[start:end] & hashing.ALIVE)
+        return found + start if start else found
 
     def dirty_rows(self) -> tuple[Any, Any]:
         """Rows that this batch wrote and that live, and those that it deleted."""

@@ -29,7 +29,7 @@ from penstock.state.tables import Tables, TablesCut
 from penstock.store import migrate, replay
 from penstock.store.outcome_codec import from_log, to_log
 from penstock.store.replay import Recovered, Replay
-from penstock.store.segment import ADVANCE, BETWEEN, EMITTED, LOAD, OUTCOMES, SCHEMA, part
+from penstock.store.segment import ADVANCE, BETWEEN, CALLS, EMITTED, LOAD, OUTCOMES, SCHEMA, part
 from penstock.store.stream import StreamState
 
 CHANGES, INPUT, SOURCE = LOGS = ("changes", "input", "source")
@@ -148,6 +148,7 @@ class DurableStore:
         request: BatchRequest,
         notes: dict[str, Any],
         files: dict[str, SourceNote] | None,
+        calls: pa.Table | None = None,
     ) -> Any:
         """A batch that has run, on disk; it is committed, or forgotten, before anything else is written."""
         header = {"kind": "batch", "id": request.id, **notes, **self._plan(), **stream.header(self.stream)}
@@ -161,6 +162,7 @@ class DurableStore:
             header |= {"cause": ADVANCE, "until": request.until}
         parts |= {part(EMITTED, name): to_log(table) for name, table in outcomes.emitted.items() if table.num_rows}
         parts |= {**stream.parts(self.stream), OUTCOMES: to_log(outcomes.table, versions=outcomes.duplicate > 0)}
+        parts |= {} if calls is None else {CALLS: calls}
         return self._journal.prepare(header, parts), stream
 
     def commit(self, prepared: Any) -> None:
@@ -203,10 +205,17 @@ class DurableStore:
     def keep_from(self, id: int) -> None:
         self._journal.keep_from(id)
 
-    def answered(self) -> Iterator[tuple[int, pa.Table, list[Any]]]:
+    @property
+    def oldest_version(self) -> int:
+        return self._journal.oldest_version
+
+    def answered(self) -> Iterator[tuple[int, pa.Table, list[tuple[str, Any, int, int | None]]]]:
         newest = self._journal.version
         for version in range(max(self._journal.oldest_version, newest - self.retain + 1), newest + 1):
-            calls = self._journal.batch(version, ()).header.get("calls")
+            segment = self._journal.batch(version, (CALLS,))
+            calls: list[Any] = [(event, id, row, None) for event, id, row in segment.header.get(CALLS, ())]
+            if CALLS in segment.parts:
+                calls = list(zip(*(column.to_pylist() for column in segment.parts[CALLS].columns), strict=True))
             if calls:
                 yield version, self.outcomes_of(version), calls
 

@@ -65,6 +65,7 @@ class MemoryStore:
         request: BatchRequest,
         notes: dict[str, Any],
         files: dict[str, SourceNote] | None,
+        calls: pa.Table | None = None,
     ) -> Any:
         return outcomes, stream, request.id, "cause" in notes or request.until is not None
 
@@ -106,7 +107,11 @@ class MemoryStore:
     def keep_from(self, id: int) -> None:
         pass
 
-    def answered(self) -> Iterator[tuple[int, pa.Table, list[Any]]]:
+    @property
+    def oldest_version(self) -> int:
+        return max(self.version - _KEPT, 0) + 1
+
+    def answered(self) -> Iterator[tuple[int, pa.Table, list[tuple[str, Any, int, int | None]]]]:
         return iter(())
 
     def tables_at(self, version: int) -> Tables:

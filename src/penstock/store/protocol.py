@@ -57,10 +57,11 @@ class Store(Protocol):
         request: BatchRequest,
         notes: dict[str, Any],
         files: dict[str, SourceNote] | None,
+        calls: pa.Table | None = None,
     ) -> Any:
         """A batch that has run, written down; it is committed, or forgotten, before anything else is written. notes:
-        "cause": of a version that calls made, "calls": the calls that it answers, as (event, id, row of outcomes).
-        files: that all its events were read from, by event; None where they were not."""
+        "cause": of a version that calls made. files: that all its events were read from, by event; None where they were
+        not. calls: those that it answers (call_answers.py)."""
 
     def commit(self, prepared: Any) -> None:
         """Now it has happened."""
@@ -90,8 +91,13 @@ class Store(Protocol):
     def keep_from(self, id: int) -> None:
         """Neither the batch with this id, nor what comes after it, is pruned."""
 
-    def answered(self) -> Iterator[tuple[int, pa.Table, list[Any]]]:
-        """The retained versions that answered calls, oldest first: version, outcomes, and which calls."""
+    @property
+    def oldest_version(self) -> int:
+        """The oldest one that is retained; the next one, where there is none."""
+
+    def answered(self) -> Iterator[tuple[int, pa.Table, list[tuple[str, Any, int, int | None]]]]:
+        """The retained versions that answered calls, oldest first: version, outcomes, and of each call its event, id,
+        row of the outcomes, and what stands for its fields."""
 
     def tables_at(self, version: int) -> Tables:
         """All tables as of an older version."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from penstock.commit import Disk, Journal
 from penstock.commit.identity import need_identity
-from penstock.declare.limits import EPOCH, MICROSECOND, microseconds
+from penstock.declare.limits import EPOCH, INT_MIN, MICROSECOND, TIMES, microseconds
 from penstock.errors import InputError, StateError
 from penstock.plan.schema import Schema
 from penstock.store.schemas import Schemas
@@ -90,14 +90,19 @@ class Reset:
         return EPOCH + number * MICROSECOND if self._is_time else number
 
     def _parsed(self, text: str) -> int:
+        wanted = "a time, such as 2026-03-01T12:00:00 (UTC unless it says otherwise)" if self._is_time else "an int"
         try:
-            if not self._is_time:
-                return int(text)
-            moment = datetime.datetime.fromisoformat(text)
-            return microseconds(moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC))
+            number, least = (_moment(text), TIMES[0]) if self._is_time else (int(text), INT_MIN)
         except ValueError:
-            wanted = "a time, such as 2026-03-01T12:00:00 (UTC unless it says otherwise)" if self._is_time else "an int"
             raise InputError(f"--to {text} is no place in time here: give {wanted}") from None
+        if number < least:
+            raise InputError(f"--to {text} is before all time: the first there is {self._time(least)}")
+        return number
+
+
+def _moment(text: str) -> int:
+    moment = datetime.datetime.fromisoformat(text)
+    return microseconds(moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC))
 
 
 @contextmanager

@@ -14,13 +14,15 @@ held:Transfer        events that wait (stream.py), in snapshots too
 refused:Transfer     which rows of the files that the header names are no events           (log="source")
 restated:Account     all records of a table, with the columns that a change of the schema has given it; timers likewise
 outcomes             what became of every event (outcome_codec.py)
+calls                of a version that answers calls, those with an id: event, id, row of the outcomes, and what stands
+                     for their fields (execute/field_hashes.py)
 emitted:Alert        events that went out (outcome_codec.py)
 
 The header of a version that calls made has "cause": "call": its events ran in order of arrival. Where they arrived as
 a batch does, since they have a ts of their own and there is a watermark, it is "arrival"; "advance" and "reset" say
-that the clock was set by hand, on or back. Whichever version answers calls has "calls": [[event, id, row of the
-outcomes], …], of those with an id. With log="source", a batch from files has "files": {event: [[path, size, crc32],
-…]} in the place of its events, and "watermark" and "flush".
+that the clock was set by hand, on or back. An older Penstock has "calls": [[event, id, row of the outcomes], …] there
+in the place of the part. With log="source", a batch from files has "files": {event: [[path, size, crc32], …]} in the
+place of its events, and "watermark" and "flush".
 
 The header of a version that changes the schema has "cause": "schema" and "schema": what it was, what it is and what has
 another name (schemas.py). It ran no events, and whatever the log, it is a version of changes.
@@ -35,7 +37,7 @@ IDS = "ids"
 REFUSED = "refused"
 ENDS, WINDOW = "ends", "window"  # in snapshots too, of all keys and all rows
 RESTATED = "restated"
-OUTCOMES = "outcomes"
+OUTCOMES, CALLS = "outcomes", "calls"
 # BETWEEN the batches of a stream.
 CALL, ARRIVAL, ADVANCE, RESET, SCHEMA = BETWEEN = "call", "arrival", "advance", "reset", "schema"
 

@@ -3,7 +3,7 @@
 It goes into every segment and snapshot, so that the newest one holds all of it:
 
     header "stream"       {"source": …, "offsets": …, "drained": …, "highest": …, "frontier": …}; and where there is
-                          one, "watermark": …, "timers": …, and "waiting": [[event, id, ts, place], …]
+                          one, "watermark": …, "timers": …, and "waiting": [[event, id, ts, place, fields], …]
     part held:Transfer    events held back, in order of arrival; with "held": "unchanged" in the header those of the
                           version before, as a call leaves them
 """
@@ -28,6 +28,7 @@ class WaitingCall(NamedTuple):
     id: Any  # None: it has none
     ts: int
     place: int  # among the events of this type, ts and id
+    fields: int | None = None  # execute/field_hashes.py; None: an older Penstock did not note it
 
 
 class StreamState(NamedTuple):

@@ -60,7 +60,7 @@ class AvroParser:
             return without_columns(len(given)), None
         arrays = []
         for f in event.fields:
-            data = [record.get(f.name) for record in records]
+            data = [record.get(f.name, f.left_out) for record in records]
             arrays.append(values(data, f.type, where=lambda _, name=f.name: f"field '{name}'"))  # type: ignore[misc]
         return pa.Table.from_arrays(arrays, schema=event.arrow()), None
 

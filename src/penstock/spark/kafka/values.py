@@ -6,6 +6,7 @@ many at once; only where that fails are they told apart, by halves, so that one 
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,11 +14,13 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.declare.model import EventDef
 from penstock.errors import InputError
-from penstock.execute.casting import column, without_columns
+from penstock.execute.casting import column, left_out, without_columns
 from penstock.execute.source_files import SourceRows
 
 # What Arrow's reader of JSON does not read as what it is: it comes as this, and is cast.
@@ -135,7 +138,8 @@ def _where(messages: Messages, runs: list[_Run], row: int) -> str:
 
 
 def parse_json(event: EventDef, values: list[bytes]) -> tuple[pa.Table, None]:
-    """One object a message; names that the event has not are passed over, and those that are missing are null.
+    """One object a message; names that the event has not are passed over, and those that are missing have their
+    defaults, else null.
 
     Every message opens and closes with a brace, and no object can go on from one into the next, since there a brace
     would follow a brace. So where there are as many objects as messages, each has one.
@@ -153,7 +157,7 @@ def parse_json(event: EventDef, values: list[bytes]) -> tuple[pa.Table, None]:
     table = _read_json(event, data, _BLOCK if lines == len(values) else len(data) + 1)
     if table.num_rows != len(values):
         raise InputError(f"it is {table.num_rows} JSON objects, not one: {_shown(values[0])}")
-    return _fitted(event, table), None
+    return _with_defaults(event, _fitted(event, table), values), None
 
 
 def _read_json(event: EventDef, data: bytes, block: int) -> pa.Table:
@@ -178,9 +182,12 @@ def _read_as(type_: object) -> pa.DataType:
 
 
 def _fitted(event: EventDef, table: pa.Table) -> pa.Table:
-    """With the columns of the event, of its types."""
+    """With the columns of the event, of its types; those that are missing have their defaults."""
     arrays = []
     for f in event.fields:
+        if f.name not in table.column_names:
+            arrays.append(left_out(f, table.num_rows))
+            continue
         data = table.column(f.name)
         wanted = f.type.arrow()
         if _read_as(f.type) != wanted:
@@ -189,18 +196,60 @@ def _fitted(event: EventDef, table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=event.arrow())
 
 
+def _with_defaults(event: EventDef, table: pa.Table, values: list[bytes]) -> pa.Table:
+    """A name that is missing has its field's default, where Arrow's reader has null; a null that is given stays."""
+    for place, f in enumerate(event.fields):
+        data = table.column(place)
+        if f.left_out is None or not data.null_count:
+            continue
+        nulls = np.flatnonzero(data.is_null().to_numpy())
+        missing = np.zeros(len(data), np.bool_)
+        missing[[i for i in nulls.tolist() if not _has(values[i], f.name)]] = True
+        default = pa.scalar(f.default, data.type)
+        table = table.set_column(place, table.field(place), pc.if_else(pa.array(missing), default, data))
+    return table
+
+
+def _has(value: bytes, name: str) -> bool:
+    """Whether a JSON object has that name."""
+    if name.encode() not in value and b"\\" not in value:
+        return False
+    try:
+        return name in json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"whether it has a value for '{name}' cannot be told: {error}") from error
+
+
 def parse_arrow(event: EventDef, values: list[bytes]) -> tuple[pa.Table, list[int]]:
-    """An Arrow IPC stream a message, of any number of events."""
-    tables = []
-    for value in values:
-        with pa.ipc.open_stream(pa.BufferReader(value)) as stream:
+    """An Arrow IPC stream a message, of any number of events.
+
+    Streams of several schemas are each brought to the event's types by themselves: what they have in common might take
+    what one of them, alone, may not bring.
+    """
+    tables = [_read_stream(event, value) for value in values]
+    alike = all(table.schema == tables[0].schema for table in tables)
+    several = [pa.concat_tables(tables)] if alike else tables
+    return pa.concat_tables(_fitted(event, table) for table in several), [table.num_rows for table in tables]
+
+
+def _read_stream(event: EventDef, value: bytes) -> pa.Table:
+    """Its columns that the event has. They are what they say: Arrow's reader does not look, and its casts trust it."""
+    reader = pa.BufferReader(value)
+    try:
+        with pa.ipc.open_stream(reader) as stream:
             table = stream.read_all()
-        missing = [f.name for f in event.fields if f.name not in table.column_names]
-        if missing:
-            raise InputError(f"it has no column '{missing[0]}'; it has {', '.join(table.column_names)}")
-        tables.append(table.select([f.name for f in event.fields]))
-    whole = pa.concat_tables(tables, promote_options="permissive")
-    return _fitted(event, whole), [table.num_rows for table in tables]
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"it is no Arrow stream: {error}") from error
+    if reader.tell() < len(value):
+        raise InputError("it is no Arrow stream: something is left behind it")
+    names = table.column_names
+    for f in event.fields:
+        if names.count(f.name) != 1 and (f.required or f.name in names):
+            problem = f"it has column '{f.name}' twice" if f.name in names else f"it has no column '{f.name}'"
+            raise InputError(f"{problem}; it has {', '.join(names)}")
+    table = table.select([f.name for f in event.fields if f.name in names])
+    table.validate(full=True)
+    return table
 
 
 def _shown(value: bytes) -> str:

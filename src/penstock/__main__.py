@@ -1,4 +1,4 @@
-"""`python -m penstock.cli` is `penstock`."""
+"""`python -m penstock` is `penstock`."""
 
 from penstock.cli.commands import main
 

@@ -10,7 +10,7 @@ from penstock.execute import loading
 from penstock.plan.ir import Plan
 from penstock.plan.migration import Words, migration
 from penstock.plan.schema import Schema
-from penstock.reader.directory import Directory
+from penstock.replica.directory import Directory
 from penstock.store import carry
 
 

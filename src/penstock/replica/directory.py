@@ -36,9 +36,10 @@ from penstock.commit.identity import need_identity
 from penstock.commit.recover import HELD_FILES, Recovery, Segments, look, open_segments, read_in_turn, recover
 from penstock.commit.scan import Scan, entry_of, newest_at_first_look, origin_of
 from penstock.declare.model import TableDef
-from penstock.errors import InputError, StateError
+from penstock.errors import InputError, NotRetainedError, StateError
 from penstock.plan.schema import Schema
 from penstock.publish.files import plain
+from penstock.replica.changes import PartsBesides, changes_in, is_input
 from penstock.state.arrow import widened
 from penstock.state.view import View
 from penstock.store.outcome_codec import from_log
@@ -192,7 +193,7 @@ class Directory:
     def history(self, name: str, where: Where) -> pa.Table:
         """Every retained change of the records whose key is as `where` says, behind what was there before them. Columns
         are those of today: what had another name is found there."""
-        recovery = recover(self._disk, self.path, None, oldest=True, skip=_PartsBesides(name))
+        recovery = recover(self._disk, self.path, None, oldest=True, skip=PartsBesides(name))
         schemas, newest = self._schemas(recovery.scan), recovery.scan.newest[1].version
         table = self._defined(recovery.scan, name, None)
         schema = _feed_schema(table)
@@ -208,7 +209,7 @@ class Directory:
 
     def _recover(self, version: int | None, name: str | None) -> Recovery:
         try:
-            return recover(self._disk, self.path, version, skip=_PartsBesides(name))
+            return recover(self._disk, self.path, version, skip=PartsBesides(name))
         except StateError:
             self.readable(version)  # Says it better, if it was pruned.
             raise
@@ -318,16 +319,13 @@ class Directory:
 
     def _changes(self, segment: Segment, table: str, without: str) -> Iterator[tuple[str, pa.Table]]:
         """What a commit did to a table; deletions first, as the writer applies them."""
-        header, parts = segment.header, segment.parts
-        if header["kind"] == "batch" and header["log"] != "changes":
+        if is_input(segment):
             raise StateError(
-                f"state directory {self.path}: version {header['version']} was logged as its input, so {without}"
+                f"state directory {self.path}: version {segment.header['version']} was logged as its input, so "
+                + without
                 + ("; close the database, which makes a snapshot, or open it with the app" if "app" in without else "")
             )
-        for change, kind in (("migrated", RESTATED), ("deleted", DELETED), ("written", WRITTEN), ("loaded", LOAD)):
-            rows = parts.get(part(kind, table))
-            if rows is not None and rows.num_rows:
-                yield change, rows
+        yield from changes_in(segment, table)
 
     def _commits(self, after: int, upto: int, only: Collection[str]) -> Segments:
         """The segments after one, up to another: many are opened at a time, as no more may be open."""
@@ -355,22 +353,11 @@ class Directory:
             self._look(lambda found: found.first)  # Raises if it is lost.
             raise self._not_retained(f"commit {commit} of state directory {self.path}") from error
 
-    def _not_retained(self, what: str) -> StateError:
-        return StateError(
+    def _not_retained(self, what: str) -> NotRetainedError:
+        return NotRetainedError(
             f"{what} is not retained any more; open the database with a larger retain, so that readers can keep up, "
             "or start behind it"
         )
-
-
-class _PartsBesides:
-    """Parts that need not be read: of other tables than this one, of windows, of what is no table. None: all tables."""
-
-    def __init__(self, table: str | None) -> None:
-        self._table = table
-
-    def __contains__(self, name: object) -> bool:
-        kind, _, of = str(name).partition(":")
-        return kind not in (WRITTEN, DELETED, LOAD, RESTATED) or self._table not in (None, of)
 
 
 def _feed_schema(table: TableDef) -> pa.Schema:

@@ -1,0 +1,90 @@
+"""`penstock serve`: a server over a state directory; with --app the writer too, whose child the server then is."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from typing import Any
+
+from rich.console import Console
+
+from penstock.commit.identity import READ_TOKEN, WRITE_TOKEN
+from penstock.errors import InputError
+from penstock.serve.http.options import Options
+
+
+def serve(options: Options, *, parent: int | None, as_json: bool) -> None:
+    _need_extra()
+    from penstock.serve.http.run import Listening
+    from penstock.serve.http.run import serve as run
+
+    def ready(told: Listening) -> None:
+        if as_json:
+            print(json.dumps({"url": told.url, "pid": told.pid}), flush=True)
+            return
+        _say(options, told.url, None if told.tokens is None else told.tokens.read.decode())
+
+    run(options, ready, parent)
+
+
+def write_and_serve(app: str, options: Options, *, as_json: bool) -> None:
+    """The writer in this process, and its server beside it; until Ctrl-C or SIGTERM."""
+    _need_extra()
+    from penstock.cli.pipeline import app_of
+    from penstock.serve.http.child import Served
+    from penstock.serve.http.tokens import tokens_of
+
+    found = app_of(app)
+    options.check()
+    ended = threading.Event()
+    before = {one: signal.signal(one, lambda *_: ended.set()) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with found.open(options.state, calls=True):
+            served = Served(options)
+            try:
+                if as_json:
+                    print(json.dumps({"url": served.url, "pid": served.pid}), flush=True)
+                else:
+                    files = options.read_token_file, options.write_token_file
+                    read = None if options.no_token else tokens_of(options.state, *files).read.decode()
+                    _say(options, served.url, read)
+                while served.alive and not ended.wait(0.5):
+                    pass
+                if not ended.is_set():
+                    raise InputError(f"the server of {options.state} has gone: {served.error}")
+            finally:
+                served.stop()
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _say(options: Options, url: str, read: str | None) -> None:
+    console = Console(stderr=True, highlight=False)
+
+    def line(text: str) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+
+    line(f"serving {options.state} at {url}/ (Ctrl-C ends it)")
+    if read is None:
+        line("  every process of this machine may ask: --no-token")
+    else:
+        line(f"  in a browser: {url}/?token={read}")
+        for what, given, name in (
+            ("read", options.read_token_file, READ_TOKEN),
+            ("write", options.write_token_file, WRITE_TOKEN),
+        ):
+            line(f"  {what} token:  {given or options.state / name}")
+    line(f"  routes:       {url}/docs")
+
+
+def _need_extra() -> None:
+    missing: list[Any] = []
+    for name in ("uvicorn", "httptools", "uvloop", "starlette", "orjson"):
+        try:
+            __import__(name)
+        except ModuleNotFoundError:
+            missing.append(name)
+    if missing:
+        raise InputError(f"to serve, Penstock needs {', '.join(missing)}: pip install 'penstock[serve]'")

@@ -1,1 +1,0 @@
-"""A state directory read without its app."""

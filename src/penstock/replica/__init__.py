@@ -1,0 +1,1 @@
+"""A state directory, read beside its writer."""

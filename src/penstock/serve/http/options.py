@@ -1,0 +1,86 @@
+"""How a server is started: where it listens, who may ask, what it offers."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.errors import InputError, StateError
+from penstock.serve.http.guard import is_loopback
+
+LISTEN = "127.0.0.1:7400"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    state: Path
+    listen: str = LISTEN
+    read_token_file: Path | None = None
+    write_token_file: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    sql: bool = False
+    no_token: bool = False
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, colon, port = self.listen.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
+            raise InputError(
+                f"--listen {self.listen} is not HOST:PORT, such as {LISTEN}; port 0 takes one that is free"
+            )
+        return host, int(port)
+
+    def check(self) -> None:
+        """Raises where what is asked for would let others in, or cannot be."""
+        host, _ = self.address
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise InputError("--tls-cert and --tls-key go together; give both, or none")
+        for path in (self.tls_cert, self.tls_key):
+            if path is not None and not path.is_file():
+                raise InputError(f"there is no file {path}; name a certificate, and its key, in PEM")
+        if is_loopback(host):
+            return
+        if self.no_token:
+            raise InputError(
+                f"--listen {self.listen} can be reached from other machines: --no-token is for 127.0.0.1 only"
+            )
+        if self.tls_cert is None:
+            raise InputError(
+                f"--listen {self.listen} can be reached from other machines, which takes TLS: give --tls-cert and "
+                "--tls-key, or listen on 127.0.0.1 behind a proxy that has them"
+            )
+
+    def command(self) -> list[str]:
+        """The same as arguments of `penstock serve`, with paths that hold wherever it runs."""
+        given = [os.fspath(self.state.absolute()), "--listen", self.listen]
+        for name in ("read_token_file", "write_token_file", "tls_cert", "tls_key"):
+            path: Path | None = getattr(self, name)
+            if path is not None:
+                given += [f"--{name.replace('_', '-')}", os.fspath(path.absolute())]
+        return given + ["--sql"] * self.sql + ["--no-token"] * self.no_token
+
+
+def listening(options: Options) -> socket.socket:
+    host, port = options.address
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(1024)
+        except BaseException:
+            listener.close()
+            raise
+    except OSError as error:
+        raise StateError(
+            f"cannot listen on {options.listen}: {error.strerror}; is another server there? --listen names another port"
+        ) from error
+    listener.setblocking(False)
+    listener.set_inheritable(True)
+    return listener
