@@ -1,5 +1,4 @@
-"""Calls over HTTP, and kills of the writer, of the server and of clients: what was acknowledged is there, and no id runs
-twice.
+"""Calls over HTTP, and kills of writer, server and clients: what was acknowledged is there, and no id runs twice.
 
 Each id has an account of its own, whose balance counts how often it ran. Clients call until they know what became of
 each id; those that are killed leave theirs to the next one, which calls them again.
@@ -178,7 +177,7 @@ def kills(folder: Path, times: int, clients: int, count: int) -> None:
             killed(child)
     finally:
         world.end()
-    with app.open(folder / "state") as db:
+    with opened(folder / "state") as db:
         counts = {row["id"]: row["count"] for row in db.table(Account).to_pylist()}
         answers = {id: said for one in told for id, said in noted(one).items()}
         assert counts == dict.fromkeys(range(clients * count), 1), "lost, or twice"
