@@ -29,6 +29,8 @@ from penstock.execute.loading import OnConflict
 from penstock.execute.request import AHEAD, Admission, Ahead, OnBad, checked_on_bad, is_default
 from penstock.plan.ir import Plan
 from penstock.publish.files import OutcomeFiles, plain
+from penstock.serve.http.child import Served
+from penstock.serve.http.options import Options, need_extra
 from penstock.spark import databases, events, same_sources
 from penstock.spark.batch import MicroBatch
 from penstock.spark.checkpoint import CHECKPOINT, last_done
@@ -55,6 +57,7 @@ def start(
     name: str | None = None,
     outputs: dict[Any, Any] | None = None,
     calls: bool | Iterable[Any] = False,
+    serve: str | None = None,
     idle: str | int | datetime.timedelta | None = None,
     on_bad: OnBad = "reject",
     ahead: Ahead = AHEAD,
@@ -73,6 +76,7 @@ def start(
     # Under Spark Connect the database lives on the server's side; in classic Spark it is this process that opens it,
     # and what is wrong with the directory is said here and now.
     local = not is_connect(spark)
+    serves = None if serve is None else _serves(program, serve, spec, local=local)
     only = events.alone(wanted)
     batch = MicroBatch(
         spec,
@@ -93,7 +97,7 @@ def start(
             raise InputError(f"event '{event.name}': start takes streaming DataFrames; for static ones use apply")
     packed = events.pack(spark, program, wanted, spec.path)
     _warn_of_lost(program, outputs or {})
-    held = False
+    held, served = False, None
     if local:
         opened = databases.reserve(spec)
         try:
@@ -101,6 +105,7 @@ def start(
             if opened.database.source is None and last_done(spec.path) is None:
                 _sweep(spec.path, wanted)
             held = bool(opened.database.held)
+            served = serves() if serves is not None else None
         except BaseException:
             databases.release(spec.path)
             raise
@@ -109,6 +114,8 @@ def start(
         writer = writer.queryName(name) if name else writer
         query = (writer.trigger(**trigger) if trigger else writer).start()
     except BaseException:
+        if served is not None:
+            served.stop()
         databases.release(spec.path)
         raise
     if local:
@@ -121,7 +128,22 @@ def start(
     if not (local or drains):
         return query
     drain = batch.drain if local else partial(_drain_remotely, batch)
-    return closing_query(query, spec.path, partial(drain, spark) if drains else None)
+    return closing_query(query, spec.path, partial(drain, spark) if drains else None, served)
+
+
+def _serves(program: Program, listen: Any, spec: DatabaseSpec, *, local: bool) -> Callable[[], Served]:
+    """Starts a server over the state directory, once that is there."""
+    if not isinstance(listen, str):
+        raise InputError(f"app '{program.name}': serve={listen!r} is not an address, such as '127.0.0.1:7400'")
+    if not local:
+        raise InputError(
+            f"app '{program.name}': serve= is not there under Spark Connect, whose engine runs elsewhere; run penstock "
+            "serve where the state directory is"
+        )
+    need_extra()
+    options = Options(Path(spec.path), listen)
+    options.check()
+    return partial(Served, options)
 
 
 def _refuse_odd(program: Program, outcomes: Any, trigger: Any) -> None:

@@ -7,11 +7,13 @@ by itself, the parent is not disturbed, and can tell: `alive`, `error`.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import selectors
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from typing import IO
@@ -30,7 +32,7 @@ class Served:
     def __init__(self, options: Options) -> None:
         options.check()
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  what it says on stderr
-        command = [sys.executable, "-m", "penstock.cli", "serve", *options.command()]
+        command = [sys.executable, "-m", "penstock", "serve", *options.command()]
         command += ["--with-parent", str(os.getpid()), "--json"]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._said)
         try:
@@ -40,6 +42,8 @@ class Served:
             raise
         self.url: str = told["url"]
         self.pid: int = told["pid"]
+        self._stopping = False
+        threading.Thread(target=self._watch, name="penstock-served", daemon=True).start()
 
     @property
     def alive(self) -> bool:
@@ -54,7 +58,15 @@ class Served:
         said = self._last_words()
         return f"it ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}" + (f": {said}" if said else "")
 
+    def _watch(self) -> None:
+        self._process.wait()
+        if not self._stopping:
+            logging.getLogger("penstock").warning(
+                "the server at %s has gone: %s; penstock serve starts another one", self.url, self.error
+            )
+
     def stop(self) -> None:
+        self._stopping = True
         process = self._process
         if process.poll() is None:
             process.terminate()
