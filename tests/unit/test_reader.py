@@ -194,3 +194,48 @@ def test_lag_says_whether_anyone_writes(tmp_path: Path) -> None:
             db.close()
             assert reader.lag().writer_is_there is False
             assert reader.lag().committed_at is not None
+
+
+def test_batches_that_were_logged_as_their_input_need_the_app(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    with bank.open(path, log="input", retain=20, snapshot_every=2, background=False) as db:
+        db.load(Account, LOADED)
+        move(db, "a", "c", 10)
+        with pytest.raises(ps.StateError, match=r"open it with the app: app.open\(path, read_only=True\)"):
+            ps.reader(path)
+        with bank.open(path, read_only=True) as reader:
+            changes = reader.follow(after=0)
+            for _ in range(4):
+                version = move(db, "a", "c", 10)
+                assert reader.get("Account", "a", at_least=version) == account("a", 100 - 10 * version)
+                assert rows(reader.table(Account)) == rows(db.table(Account))
+            with reader.cut() as cut:
+                reader.wait(move(db, "b", "d", 1))
+                assert cut.get("Account", "b") == account("b", 50)
+            assert rows(reader.table(Account, version=3)) == [account("a", 70), account("b", 50), account("c", 30)]
+            assert reader.history("Account", "c").column("version").to_pylist() == [1, 2, 3, 4, 5]
+            found = [next(changes) for _ in range(7)]
+            assert [version for version, _ in found] == [0, 1, 2, 3, 4, 5, 6]
+            assert rows(found[-1][1]["Account"])[-1] == {"change": "written", **account("d", 1)}
+
+
+def test_a_writer_may_change_how_it_logs(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    with bank.open(path) as db:
+        db.load(Account, LOADED)
+        move(db, "a", "c", 10)
+    with ps.reader(path) as without, bank.open(path, read_only=True) as reader:
+        changes = reader.follow(after=1)
+        with bank.open(path, log="input") as db:
+            move(db, "a", "c", 10)
+            assert reader.get("Account", "c", at_least=2) == account("c", 20)
+            with pytest.raises(ps.StateError, match="was logged as its input"):
+                without.wait(2)
+            with pytest.raises(ps.StateError, match="was logged as its input"):
+                without.get("Account", "c")
+            assert next(changes)[0] == 2
+        # Closing it has made a snapshot, from which both go on.
+        with bank.open(path) as db:
+            move(db, "a", "c", 10)
+            assert reader.get("Account", "c", at_least=3) == account("c", 30)
+            assert next(changes)[0] == 3

@@ -11,8 +11,9 @@ import pyarrow as pa
 from penstock.declare.model import TableDef
 from penstock.declare.objects import Table
 from penstock.errors import InputError, StateError
-from penstock.replica import keys
 from penstock.replica.before import Before
+from penstock.replica.keys import key_columns
+from penstock.replica.keys import keys as columns_of
 from penstock.replica.state import State
 from penstock.state.view import View
 
@@ -37,21 +38,23 @@ class Cut:
 
     def get(self, table: Table | str, key: Any) -> dict[str, Any] | None:
         """The record with this key (a tuple where the key is of several columns); None where there is none."""
-        return self.get_many(table, [key])[0]
+        with self._lock:
+            return self._state.one(self._name(table), key, self._open())
 
-    def get_many(self, table: Table | str, keys_: Sequence[Any]) -> list[dict[str, Any] | None]:
+    def get_many(self, table: Table | str, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
         """The records with these keys, in their order."""
         definition = self._definition(table)
+        wanted = columns_of(definition, keys)
         with self._lock:
-            records, found = self._state.records(definition.name, keys.keys(definition, keys_), self._open())
-        rows = iter(records.to_pylist())
-        return [next(rows) if there else None for there in found]
+            return self._state.many(definition.name, wanted, self._open())
 
-    def get_arrow(self, table: Table | str, keys_: pa.Array | pa.Table) -> tuple[pa.Table, Any]:
-        """The records with these keys that there are, in their order; and of which keys there is one, as bools."""
+    def get_arrow(self, table: Table | str, keys: pa.Array | pa.Table) -> tuple[pa.Table, Any]:
+        """The records with these keys that there are, in their order; and of which keys there is one, as bools. keys:
+        an array, or a table that has the key columns."""
         definition = self._definition(table)
+        wanted = key_columns(definition, keys)
         with self._lock:
-            return self._state.records(definition.name, keys.key_columns(definition, keys_), self._open())
+            return self._state.arrow(definition.name, wanted, self._open())
 
     def table(self, table: Table | str) -> pa.Table:
         """All records of a table."""
@@ -84,6 +87,11 @@ class Cut:
         if self._before is None:
             raise StateError(f"the cut of version {self.version} is closed; take another one: reader.cut()")
         return self._before
+
+    def _name(self, table: Table | str) -> str:
+        if isinstance(table, str) and table in self._state.records:
+            return table
+        return self._definition(table).name
 
     def _definition(self, table: Table | str) -> TableDef:
         return definition_of(self._state, table, self.version)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -11,9 +12,17 @@ from penstock.declare.model import TableDef
 from penstock.errors import InputError
 from penstock.execute.casting import column, values
 
+# Kinds of keys that need no look at each: their type in Python, and in Arrow.
+_QUICK = {"int": (int, pa.int64()), "str": (str, pa.string())}
+
 
 def keys(table: TableDef, given: Sequence[Any]) -> pa.Table:
     """Several keys, as a table of the key columns."""
+    if len(table.keys) == 1 and table.keys[0].type.kind in _QUICK:
+        python, arrow = _QUICK[table.keys[0].type.kind]
+        if set(map(type, given)) == {python}:
+            with suppress(OverflowError, UnicodeEncodeError):  # which is said below
+                return pa.table([pa.array(given, arrow)], names=[table.keys[0].name])
     several = [parts_of(table, key) for key in given]
     arrays = []
     for place, c in enumerate(table.keys):

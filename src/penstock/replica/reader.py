@@ -11,25 +11,30 @@ Every answer is of one version that was committed, and versions never fall. Noth
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.commit import Disk
+from penstock.commit import Disk, Journal
 from penstock.commit.identity import check_identity, need_identity
 from penstock.declare.model import TableDef
 from penstock.declare.objects import Table
+from penstock.engine import Engine
 from penstock.errors import FutureVersionError, InputError, NotYetError, StateError
 from penstock.plan.ir import Plan
 from penstock.replica.cut import Cut, definition_of
 from penstock.replica.directory import Directory
 from penstock.replica.feed import feed
-from penstock.replica.keys import parts_of
+from penstock.replica.keys import key_columns
+from penstock.replica.keys import keys as columns_of
 from penstock.replica.lag import Lag, lag
-from penstock.replica.replica import Replica, restored
+from penstock.replica.replica import Replica
+from penstock.replica.source import Source
+from penstock.store.replay import history
 
 # How long a reading waits for a version unless told otherwise.
 TIMEOUT_S = 5.0
@@ -47,7 +52,10 @@ class Reader:
         if plan is not None:
             check_identity(self.path, identity, {"app": plan.program.name})
         self.app: str = identity["app"]
-        self._replica = Replica(self.path, self._disk, identity)
+        engine = None if plan is None else cache(partial(Engine, plan))
+        again = None if engine is None else lambda: engine().replica()
+        self._source = Source(self._disk, self.path, identity, again)
+        self._replica = Replica(self._source)
 
     @property
     def version(self) -> int:
@@ -77,8 +85,14 @@ class Reader:
     ) -> dict[str, Any] | None:
         """The record with this key (a tuple where the key is of several columns); None where there is none. at_least:
         of this version, or a newer one."""
-        with self.cut(at_least, timeout=timeout) as cut:
-            return cut.get(table, key)
+        replica = self._replica
+        if at_least is not None and replica.version < at_least:
+            self.wait(at_least, timeout)
+        with replica.lock:
+            replica.refuse_unusable()
+            state = replica.state
+            name = table if isinstance(table, str) and table in state.records else self._definition(table).name
+            return state.one(name, key, state.newest)
 
     def get_many(
         self,
@@ -88,8 +102,10 @@ class Reader:
         timeout: float | None = TIMEOUT_S,
     ) -> list[dict[str, Any] | None]:
         """The records with these keys, in their order, of one version."""
-        with self.cut(at_least, timeout=timeout) as cut:
-            return cut.get_many(table, keys)
+        wanted = self._wanted(at_least, timeout, columns_of, table, keys)
+        with self._replica.lock:
+            state = self._replica.state
+            return state.many(self._definition(table).name, wanted, state.newest)
 
     def get_arrow(
         self,
@@ -100,8 +116,28 @@ class Reader:
     ) -> tuple[pa.Table, Any]:
         """The records with these keys that there are, in their order; and of which keys there is one, as bools. keys:
         an array, or a table that has the key columns."""
-        with self.cut(at_least, timeout=timeout) as cut:
-            return cut.get_arrow(table, keys)
+        wanted = self._wanted(at_least, timeout, key_columns, table, keys)
+        with self._replica.lock:
+            state = self._replica.state
+            return state.arrow(self._definition(table).name, wanted, state.newest)
+
+    def _wanted(
+        self,
+        at_least: int | None,
+        timeout: float | None,
+        columns: Callable[[TableDef, Any], pa.Table],
+        table: Table | str,
+        keys: Any,
+    ) -> pa.Table:
+        """Keys as Arrow, once the reader has come so far."""
+        replica = self._replica
+        if at_least is not None and replica.version < at_least:
+            self.wait(at_least, timeout)
+        replica.refuse_unusable()
+        return columns(self._definition(table), keys)
+
+    def _definition(self, table: Table | str) -> TableDef:
+        return definition_of(self._replica.state, table, self._replica.version)
 
     def table(
         self,
@@ -127,10 +163,14 @@ class Reader:
 
     def history(self, table: Table | str, key: Any) -> pa.Table:
         """Every retained change of one record, oldest first: version, change, and its columns."""
-        definition, upto = definition_of(self._replica.state, table, self.version), self.version
-        parts = parts_of(definition, key)
-        where = {c.name: [part] for c, part in zip(definition.keys, parts, strict=True)}
-        found = Directory(self.path, self._disk).history(definition.name, where)
+        upto, definition = self.version, self._definition(table)
+        wanted = columns_of(definition, [key])
+        if self._source.replays:
+            with Journal.read_only(self.path, disk=self._disk) as journal:
+                found = history(journal, self._source.replay(), definition, wanted)
+        else:
+            where = {name: wanted.column(name).to_pylist() for name in wanted.column_names}
+            found = Directory(self.path, self._disk).history(definition.name, where)
         return found.filter(pc.less_equal(found.column("version"), upto))
 
     def cut(self, at_least: int | None = None, version: int | None = None, timeout: float | None = TIMEOUT_S) -> Cut:
@@ -154,7 +194,7 @@ class Reader:
                 f"state directory {self.path} has no version {version} yet; its newest is {directory.version}"
             )
         directory.readable(version)
-        state = restored(self._disk, self.path, self._replica.identity, version).state
+        state = self._source.restored(version).state
         return Cut(self._disk.mutex(), state, version, state.pin())
 
     def follow(self, after: int | None = None) -> Iterator[tuple[int, dict[str, pa.Table]]]:
@@ -169,7 +209,7 @@ class Reader:
             after: The last version that is known already; what follows it must be retained. None: from now on. Loads
                 that belong to that version come again.
         """
-        return feed(self._replica, self._disk, after)
+        return feed(self._replica, after)
 
     def lag(self) -> Lag:
         """How far it is behind its writer, and whether there is one."""

@@ -1,11 +1,11 @@
 """A copy of a directory's tables in this process, which goes on as its writer commits.
 
-    open         the newest snapshot, and the log behind it                       restored()
-    follow       each commit as it comes, in a thread of its own                  LogFollower -> State.apply
+    open         the newest snapshot, and the log behind it                       source.py
+    follow       each commit as it comes, in a thread of its own                  LogFollower -> State.go_on
     pruned       what was not read in time is gone: once more from a snapshot     versions never fall
 
-One lock stands before the tables: whoever reads holds it for microseconds, the thread for as long as a commit takes to
-be applied. `moved` is told of each version.
+One lock stands before the tables: whoever reads holds it for microseconds, the thread for a piece of a commit. `moved`
+is told of each version.
 
 What stops it (a damaged file, a directory that is gone, batches that were logged as their input where there is no app)
 is its failure: from then on every reading says it, as what is there would grow old in silence. It goes on looking, so
@@ -18,91 +18,62 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from contextlib import suppress
+from functools import partial
 
-from penstock.commit import Disk
 from penstock.commit.follow import LogFollower
 from penstock.commit.identity import SNAPSHOTS
-from penstock.commit.recover import recover
 from penstock.commit.scan import numbers
 from penstock.errors import NotRetainedError, StateError
-from penstock.replica.changes import Changes, PartsBesides, changes_of, is_input
-from penstock.replica.state import State
-from penstock.store.schemas import Schemas
+from penstock.replica.changes import Changes
+from penstock.replica.source import NeedsApp, Restored, Source
 
 # Between two looks for the next commit: few enough to cost nothing, and well within what a reader notices.
 LOOK_S = 0.002
-# Between two attempts to go on after a failure.
-RETRY_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    state: State
-    version: int
-    seq: int  # the commit
-    hash: str | None
-
-
-def restored(disk: Disk, path: Path, identity: dict[str, Any], upto: int | None = None) -> Restored:
-    """The tables of a version, the newest unless told."""
-    recovery = recover(disk, path, upto, skip=PartsBesides())
-    schemas = Schemas(recovery.scan, identity)
-    state = State.of(identity["app"], schemas.at(recovery.base_version), recovery.snapshot, str(path))
-    seq, entry = recovery.scan.newest
-    with closing(recovery.segments) as segments:
-        for segment in segments:
-            if is_input(segment):
-                raise _needs_app(path, segment.header["version"])
-            changes = changes_of(segment)
-            if changes.schema is None:
-                state.apply(changes)
-            else:
-                state = state.migrated(changes, str(path))
-    return Restored(state, entry.version if upto is None else upto, seq, entry.hash)
+# Between two attempts to go on after a failure; each takes twice as long as the one before, up to the second.
+RETRY_S, RETRY_S_MAX = 0.2, 10.0
 
 
 class Replica:
-    def __init__(self, path: Path, disk: Disk, identity: dict[str, Any]) -> None:
-        self.path, self.identity = path, identity
-        self._disk, self._skip = disk, PartsBesides()
-        self.lock = disk.mutex()
+    def __init__(self, source: Source) -> None:
+        self.source, self.path = source, source.path
+        self.lock = source.disk.mutex()
         self.moved = threading.Condition(self.lock)  # type: ignore[arg-type]
         self.failure: StateError | None = None
-        self._stop = threading.Event()
-        self._begin(restored(disk, path, identity))
+        self._torn = False  # a commit was applied in part: all of it has to be read again
+        self._stop, self._stopped = threading.Event(), False
+        self._begin(source.restored())
         _running.add(self)
-        self._thread = disk.thread(self._run, "penstock-reader", daemon=True)
+        self._thread = source.disk.thread(self._run, "penstock-reader", daemon=True)
 
     def _begin(self, found: Restored) -> None:
         self.state, self.version, self.seq = found.state, found.version, found.seq
-        self._follower = LogFollower(self._disk, self.path, found.seq, found.hash, self._skip)
+        self._changes_of, self._torn = found.changes_of, False
+        self._follower = LogFollower(self.source.disk, self.path, found.seq, found.hash, self.source.skip)
 
     @property
     def closed(self) -> bool:
-        return self._stop.is_set()
+        return self._stopped
 
     @property
     def goes_on(self) -> bool:
-        return not self.closed and self.failure is None
+        return not self._stopped and self.failure is None
 
     def close(self) -> None:
         self._stop.set()
         with self.moved:
+            self._stopped = True
             self.moved.notify_all()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def refuse_unusable(self) -> None:
-        """With or without the lock."""
-        if self._stop.is_set():
-            raise StateError(f"the reader of state directory {self.path} is closed; open it again")
+        """With or without the lock. Every reading asks."""
         failure = self.failure
+        if self._stopped:
+            raise StateError(f"the reader of state directory {self.path} is closed; open it again")
         if failure is not None:
-            raise type(failure)(str(failure)) from failure
+            raise StateError(str(failure)) from failure
 
     def wait(self, there: Callable[[], bool], timeout: float | None) -> bool:
         """Until it has come so far; False where that takes too long."""
@@ -111,53 +82,71 @@ class Replica:
             self.refuse_unusable()
             return there()
 
+    def wait_behind(self, seq: int) -> bool:
+        """Until it has applied more commits than these; False once it is closed."""
+        with self.moved:
+            self.moved.wait_for(lambda: self.seq > seq or not self.goes_on)
+            if self.seq <= seq and not self._stopped:
+                self.refuse_unusable()
+            return not self._stopped
+
     # -- in its thread ----------------------------------------------------------------------
 
     def _run(self) -> None:
+        pause = RETRY_S
         while not self._stop.is_set():
+            failure = None
             try:
                 self._go_on()
-                failure = None
+                pause = RETRY_S
             except StateError as error:
                 failure = error
             except BaseException as error:  # a thread has nobody to tell
-                failure = StateError(
-                    f"the reader of state directory {self.path} failed: {type(error).__name__}: {error}"
-                )
-                failure.__cause__ = error
+                failure = self._failed(error)
             with self.moved:
                 self.failure = failure
                 self.moved.notify_all()
-            self._stop.wait(RETRY_S if failure is not None else 0)
+            if failure is not None:
+                self._stop.wait(pause)
+                pause = min(2 * pause, RETRY_S_MAX)
 
     def _go_on(self) -> None:
         """Follows the log until it is stopped, or has gone past a failure."""
+        if self._torn:
+            self._begin_anew()
         try:
             while not self._stop.is_set():
                 segment = self._follower.next()
-                if segment is None:
-                    if self.failure is not None:
-                        return
-                    self._stop.wait(LOOK_S)
-                elif is_input(segment):
-                    raise _needs_app(self.path, segment.header["version"])
+                if segment is not None:
+                    self._torn = True
+                    self._apply(self._changes_of(segment))
+                    self._torn = False
+                elif self.failure is not None:
+                    return
                 else:
-                    self._apply(changes_of(segment))
+                    self._stop.wait(LOOK_S)
         except NotRetainedError:
             self._begin_anew()
+        except NeedsApp:
+            if not self.source.has_app() and not self._is_behind_a_snapshot():
+                raise
+            self._begin_anew()
         except StateError:
-            if max(numbers(self._disk, self.path / SNAPSHOTS), default=0) <= self.seq:
+            if not self._is_behind_a_snapshot():
                 raise
             self._begin_anew()  # behind what is wrong
 
+    def _is_behind_a_snapshot(self) -> bool:
+        with suppress(StateError):
+            return max(numbers(self.source.disk, self.path / SNAPSHOTS), default=0) > self.seq
+        return False
+
     def _apply(self, changes: Changes) -> None:
         if changes.schema is None:
-            with self.moved:
-                self.state.apply(changes)
-                self._reached(changes.version)
+            self.state.go_on(changes, self.lock, partial(self._reached, changes.version), self._tear)
         else:
             state = self.state.migrated(changes, str(self.path))
-            with self.moved:
+            with self.lock:
                 self.state = state
                 self._reached(changes.version)
 
@@ -165,8 +154,17 @@ class Replica:
         self.version, self.seq = version, self._follower.seq
         self.moved.notify_all()
 
+    def _tear(self, error: BaseException) -> None:
+        """The tables are of no version; with the lock."""
+        self.failure = self._failed(error)
+
+    def _failed(self, error: BaseException) -> StateError:
+        failure = StateError(f"the reader of state directory {self.path} failed: {type(error).__name__}: {error}")
+        failure.__cause__ = error
+        return failure
+
     def _begin_anew(self) -> None:
-        found = restored(self._disk, self.path, self.identity)
+        found = self.source.restored()
         if found.seq < self.seq or found.version < self.version:
             raise StateError(
                 f"state directory {self.path} has gone back from version {self.version} to {found.version}: it is an "
@@ -177,20 +175,13 @@ class Replica:
             self.moved.notify_all()
 
 
-def _needs_app(path: Path, version: int) -> StateError:
-    return StateError(
-        f"state directory {path}: version {version} was logged as its input, so its tables cannot be read without the "
-        "app; open it with the app: app.open(path, read_only=True)"
-    )
-
-
 _running: weakref.WeakSet[Replica] = weakref.WeakSet()
 
 
 def _stop_in_children() -> None:
     """A fork has no such thread, so nothing would go on there."""
     for replica in list(_running):
-        replica.lock = replica._disk.mutex()  # it may be held by a thread that is not there
+        replica.lock = replica.source.disk.mutex()  # it may be held by a thread that is not there
         replica.moved = threading.Condition(replica.lock)  # type: ignore[arg-type]
         replica.failure = StateError(
             f"the reader of state directory {replica.path} was opened before this process was forked; open it here"

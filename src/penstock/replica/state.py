@@ -1,12 +1,16 @@
 """The tables of a directory in memory, as one commit after the other leaves them; and as cuts see them.
 
-Its owner holds a lock around whatever is done here, but for `table`, which takes it for a piece at a time.
+    go_on     what a commit did, a piece at a time: what it changes is kept (before.py), so that whoever reads between
+              two pieces sees the version before it, whole
+    pin       what is there now stays to be read
+
+Its owner's lock is held around all that is done here; `go_on` and `table` take it themselves, for a piece at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,58 +20,87 @@ from penstock.commit import Snapshot
 from penstock.declare.model import Program, TableDef
 from penstock.plan.schema import Schema
 from penstock.replica.before import Before
-from penstock.replica.changes import Changes, TableChanges
-from penstock.state.ages import NEVER
+from penstock.replica.changes import Changes
+from penstock.replica.records import Records
 from penstock.state.arrow import one_below_another
 from penstock.state.tables import Tables
 
-# Rows that are copied while nobody else may read or write: about a millisecond.
-_PIECE = 1 << 16
+Lock = AbstractContextManager[Any]
+
+# Rows that are changed, and copied, while nobody else may read: a millisecond or two.
+_CHANGED = 1 << 12
+_COPIED = 1 << 16
 
 
 class State:
     def __init__(self, app: str, definitions: Sequence[TableDef]) -> None:
         self.app, self.definitions = app, {table.name: table for table in definitions}
-        self.tables = Tables(Program(app, tuple(definitions)))
+        self._tables = Tables(Program(app, tuple(definitions)))
+        self.records = {table.name: Records(self._tables, table) for table in definitions}
         self._befores: list[Before] = []  # of open cuts, oldest first
         self._moved = False  # since the newest of them
+        self.newest: Before | None = None  # what readers of the newest version ask first, while a commit is applied
 
     @classmethod
     def of(cls, app: str, schema: Schema, snapshot: Snapshot | None, where: str) -> State:
         state = cls(app, schema.definitions(where))
-        for name, table in state.definitions.items() if snapshot is not None else ():
-            rows = snapshot.tables.get(name) if snapshot is not None else None
-            if rows is not None:
-                state.tables.apply(name, rows, _no_keys(table), 0, NEVER)
+        for name, records in state.records.items() if snapshot is not None else ():
+            if snapshot is not None and name in snapshot.tables:
+                records.put(snapshot.tables[name])
         return state
 
     def apply(self, changes: Changes) -> None:
-        """What a commit did that left the schema as it is."""
-        for name, several in changes.tables.items():
-            if name in self.definitions:
-                self._apply(name, several)
-        self.tables.end_batch()
-        self._moved = True
+        """What a commit did that left the schema as it is; where nobody reads yet."""
+        for records, change, rows in self._known(changes):
+            self._change(records, change, rows)
+        self._tables.end_batch()
 
-    def _apply(self, name: str, several: TableChanges) -> None:
-        table = self.definitions[name]
-        for change, rows in several:
-            if self._befores:
-                self._befores[-1].keep(self.tables, name, rows.select([c.name for c in table.keys]))
-            if change == "deleted":
-                self.tables.apply(name, table.arrow().empty_table(), rows, 0, NEVER)
-            else:
-                self.tables.apply(name, rows, _no_keys(table), 0, NEVER)
+    def go_on(
+        self, changes: Changes, lock: Lock, then: Callable[[], None], torn: Callable[[BaseException], None]
+    ) -> None:
+        """The same beside readers. `then` makes it the newest; where it fails half-way `torn` is told, before anybody
+        may look."""
+        several = self._known(changes)
+        if sum(rows.num_rows for _, _, rows in several) > _CHANGED:
+            with lock:
+                self.newest = self.pin()
+            for records, change, rows in several:
+                for start in range(0, rows.num_rows, _CHANGED):
+                    with lock, _telling(torn):
+                        self._change(records, change, rows.slice(start, _CHANGED))
+            several = []
+        with lock, _telling(torn):
+            for records, change, rows in several:
+                self._change(records, change, rows)
+            self._tables.end_batch()
+            self._moved = True
+            if self.newest is not None:
+                self.unpin(self.newest)
+                self.newest = None
+            then()
+
+    def _known(self, changes: Changes) -> list[tuple[Records, str, pa.Table]]:
+        tables = ((self.records[name], found) for name, found in changes.tables.items() if name in self.records)
+        return [(records, change, rows) for records, found in tables for change, rows in found]
+
+    def _change(self, records: Records, change: str, rows: pa.Table) -> None:
+        if self._befores:
+            self._befores[-1].keep(records, rows.select([c.name for c in records.definition.keys]))
+        if change == "deleted":
+            records.drop(rows)
+        else:
+            records.put(rows)
 
     def migrated(self, changes: Changes, where: str) -> State:
         """Another one, of the schema that a commit changes this one's to. This one does not change any more."""
         assert changes.schema is not None
         after = State(self.app, changes.schema.now.definitions(where))
-        for name, table in after.definitions.items():
+        for name, records in after.records.items():
             if name in changes.tables:
-                after._apply(name, changes.tables[name])
-            elif name in self.definitions and name not in changes.schema.restated:
-                after.tables.apply(name, self.tables.arrow_of(name), _no_keys(table), 0, NEVER)
+                for change, rows in changes.tables[name]:
+                    after._change(records, change, rows)
+            elif name in self.records and name not in changes.schema.restated:
+                records.put(self.records[name].arrow_of_all())
         return after
 
     # -- cuts -------------------------------------------------------------------------------
@@ -75,7 +108,7 @@ class State:
     def pin(self) -> Before:
         """From now on what is there now stays to be read, until it is unpinned."""
         if not self._befores or self._moved:
-            self._befores.append(Before(self.app, tuple(self.definitions.values())))
+            self._befores.append(Before())
             self._moved = False
         self._befores[-1].cuts += 1
         return self._befores[-1]
@@ -96,39 +129,74 @@ class State:
 
     # -- reading ----------------------------------------------------------------------------
 
-    def records(self, name: str, keys: pa.Table, before: Before | None = None) -> tuple[pa.Table, Any]:
-        """The records with these keys that there are, in their order, and of which keys there is one."""
-        state, strings = self.tables[name], self.tables.strings
-        rows = state.rows_of(state.keys_of(keys, strings))
-        pieces, place = [state.arrow(rows[rows >= 0], strings, ordered=True)], np.cumsum(rows >= 0) - 1
-        found = rows >= 0
-        for kept in reversed(self._since(before)):  # the oldest that knows a key is right
-            there, absent = kept.rows_of(name, keys)
-            found = np.where(absent >= 0, False, found | (there >= 0))
-            if (there >= 0).any():
-                behind = sum(piece.num_rows for piece in pieces)
-                pieces.append(kept.records(name, there[there >= 0]))
-                place = np.where(there >= 0, behind + np.cumsum(there >= 0) - 1, place)
-        if len(pieces) == 1 and found.sum() == pieces[0].num_rows:
-            return pieces[0], found
-        return pa.concat_tables(pieces).take(pa.array(place[found])), found
+    def one(self, name: str, key: Any, before: Before | None) -> dict[str, Any] | None:
+        """The record with a key as a user gives it, as it was when it was pinned; None where there was none."""
+        for each in self._since(before):
+            kept = each.kept.get(name)
+            if kept is not None:
+                row = kept.there.row_of(key)
+                if row >= 0:
+                    return kept.there.record(row)
+                if kept.absent.row_of(key) >= 0:
+                    return None
+        records = self.records[name]
+        row = records.row_of(key)
+        return records.record(row) if row >= 0 else None
 
-    def table(self, lock: AbstractContextManager[Any], name: str, before: Before) -> pa.Table:
+    def several(self, name: str, keys: pa.Table, before: Before | None) -> tuple[list[tuple[Records, Any]], Any, Any]:
+        """Where the records with these keys are: sources with their rows; of each key that has one, its place among all
+        of these; and of which keys there is one."""
+        records = self.records[name]
+        rows = records.rows_of(keys)
+        found = rows >= 0
+        sources, place, behind = [(records, rows[found])], np.cumsum(found) - 1, int(found.sum())
+        for each in reversed(self._since(before)):  # the oldest that knows a key is right
+            kept = each.kept.get(name)
+            if kept is None:
+                continue
+            there = (rows := kept.there.rows_of(keys)) >= 0
+            found = (found | there) & ~(kept.absent.rows_of(keys) >= 0)
+            sources.append((kept.there, rows[there]))
+            place = np.where(there, behind + np.cumsum(there) - 1, place)
+            behind += int(there.sum())
+        return sources, place[found], found
+
+    def arrow(self, name: str, keys: pa.Table, before: Before | None) -> tuple[pa.Table, Any]:
+        """The records with these keys that there are, in their order, and of which keys there is one."""
+        sources, place, found = self.several(name, keys, before)
+        pieces = [records.arrow(rows) for records, rows in sources]
+        return pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces).take(pa.array(place)), found
+
+    def many(self, name: str, keys: pa.Table, before: Before | None) -> list[dict[str, Any] | None]:
+        """The record with each of these keys, in their order."""
+        sources, place, found = self.several(name, keys, before)
+        records = [record for several, rows in sources for record in several.records(rows)]
+        if found.all() and len(sources) == 1:
+            return records  # type: ignore[return-value]
+        places = iter(place.tolist())
+        return [records[next(places)] if there else None for there in found.tolist()]
+
+    def table(self, lock: Lock, name: str, before: Before) -> pa.Table:
         """All records of a table, as they were when it was pinned. It may change meanwhile: what does so is kept."""
         pieces, start = [self.definitions[name].arrow().empty_table()], 0
         while True:
             with lock:
-                state = self.tables[name]
-                if start >= state.used:
+                if start >= self.records[name].used:
                     break
-                pieces.append(state.arrow(state.live_rows(start, start + _PIECE), self.tables.strings))
-                start += _PIECE
+                pieces.append(self.records[name].live(start, start + _COPIED))
+            start += _COPIED
         rows = one_below_another(pieces)
         with lock:
-            for kept in reversed(self._since(before)):
-                rows = kept.over(name, rows)
+            for each in reversed(self._since(before)):
+                if name in each.kept:
+                    rows = each.kept[name].over(rows)
         return rows
 
 
-def _no_keys(table: TableDef) -> pa.Table:
-    return pa.schema([c.arrow for c in table.keys]).empty_table()
+@contextmanager
+def _telling(torn: Callable[[BaseException], None]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        torn(error)
+        raise

@@ -16,10 +16,11 @@ def kernel(function: Any = None, **options: Any) -> Any:
     """numba.njit for a function of this package; where nothing can be cached, each process compiles it again."""
     if function is None:
         return lambda found: kernel(found, **options)
+    options = {"nogil": True, **options}
     try:
-        made = nb.njit(nogil=True, cache=True, **options)(function)
+        made = nb.njit(cache=True, **options)(function)
     except RuntimeError:  # neither the package's directory nor the user's cache can be written to
-        return nb.njit(nogil=True, **options)(function)
+        return nb.njit(**options)(function)
     _tie_to_version(made._cache._cache_file)
     return made
 
@@ -43,6 +44,11 @@ def _tie_to_version(index: Any) -> None:
 def inlined(function: Any) -> Any:
     """A kernel that is always put in place where it is called: many arrays are dear to hand over."""
     return kernel(function, forceinline=True)
+
+
+def brief(function: Any) -> Any:
+    """A kernel that is done before another thread could run: to let go of the GIL, and wait for it, would cost more."""
+    return kernel(function, nogil=False)
 
 
 @intrinsic

@@ -6,7 +6,7 @@ Opening a directory, reading an older version and the history of a record are al
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -124,6 +124,7 @@ class Replay:
         self.foreign = ForeignTimers(self.program.timers)
         self.schemas: Schemas | None = None
         self.changes = 0
+        self.executed: Callable[[Tables], None] = _nobody_asks  # told of each batch that ran again
 
     def run(self, recovery: Recovery) -> None:
         for _ in self.steps(recovery):
@@ -284,6 +285,7 @@ class Replay:
             ordered = self.engine.order(events, clock=before.frontier, until=segment.header.get("until"))
         self.engine.replay(self.engine.encode(ordered), segment.header["version"])
         self.changes += self.tables.dirty_count()
+        self.executed(self.tables)
         self.engine.end_batch()
 
     def _logged(self, segment: Segment, *, called: bool = False) -> list[EventBatch]:
@@ -314,6 +316,9 @@ class Replay:
             released = release(self.program, events, before, delay, flush=flush, marked=self.engine.marked)
             events, late = released.events, released.late
         return without_late(events, late)
+
+
+def _nobody_asks(tables: Tables) -> None: ...
 
 
 def _ages(parts: dict[str, pa.Table], table: TableDef) -> Any:
