@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, dataclass_transfo
 from penstock.check.scrub import SCRUB
 from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk
 from penstock.declare import notebook
-from penstock.declare.app import Declarations, decimal, id_, order
+from penstock.declare.app import Declarations
+from penstock.declare.marks import decimal, id_, order
 from penstock.declare.model import Program
 from penstock.declare.objects import EventType, F, Rows, Table, Window
 from penstock.errors import DeclarationError, InputError
