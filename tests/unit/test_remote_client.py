@@ -83,7 +83,7 @@ def opened(state: Path, **options: Any) -> Any:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Server]]:
     state = tmp_path_factory.mktemp("client") / "shop"
-    with opened(state, retain=1000) as db, serving(state) as server:
+    with opened(state, retain=1000) as db, serving(state, "--sql") as server:
         yield db, server
 
 
@@ -116,6 +116,48 @@ def test_what_it_reads_is_what_the_database_has(served: Any, client: Any) -> Non
         client.get("Nothing", 1)
     with pytest.raises(ps.InputError, match="key 'item' is str, not 7"):
         client.get("Stock", 7)
+
+
+def test_sql_and_what_the_answer_is_made_of(served: Any, client: Any) -> None:
+    db, _ = served
+    query = "select item, count, price, seen, weight, count::double / 0 as odd from stock order by item"
+    found, want = client.sql(query), db.sql(query)
+    assert found.to_pylist() == want.to_pylist()
+    assert client.sql("select count(*) as n from stock", version=0).to_pylist() == [{"n": len(ROWS) + len(ODD)}]
+    with pytest.raises(ps.InputError, match="more than 10000 rows"):
+        client.sql("select a.count from stock a, stock b, stock c")
+    with pytest.raises(ps.InputError):
+        client.sql("drop table stock")
+
+
+def test_changes_of_a_record_and_of_a_table_each_once_and_over_a_kill_of_the_server(tmp_path: Path) -> None:
+    state = tmp_path / "shop"
+    with opened(state, retain=1000) as db:
+        server = start(state)
+        try:
+            with ps.connect(server.url) as client:
+                told = client.changes("Stock", "i3")
+                version, record = next(told)
+                assert (version, record) == (1, stock(db)["i3"])
+                assert record["price"] == Decimal("0.75")
+                every = client.changes("Stock", after=1)
+                for k in range(6):
+                    if k == 3:
+                        server.process.kill()
+                        server.process.wait()
+                        server.process.stdout.close()
+                        server = start(state, "--listen", f"127.0.0.1:{server.port}")
+                    want = client.call(Order(id=f"c{k}", item="i3", ts=SEEN))
+                    version, record = next(told)
+                    assert (version, record) == (want["version"], stock(db)["i3"])
+                    version, changes = next(every)
+                    assert (version, changes) == (want["version"], [{"change": "written", **stock(db)["i3"]}])
+                told.close()
+                every.close()
+                with pytest.raises(ps.InputError, match="there is no table 'Nothing'"):
+                    next(client.changes("Nothing", 1))
+        finally:
+            stop(server)
 
 
 def test_gets_of_many_threads_are_few_requests(served: Any, client: Any) -> None:
