@@ -56,8 +56,8 @@ def test_a_batch_an_event_and_what_it_read(server: Server) -> None:
     assert status == 200
     rows = told["outcomes"]["rows"]
     assert [row["place"] for row in rows] == [2, 3, 4, 5, 6] and told["outcomes"]["of"] == 30
-    assert server.ask(f"/v1/events?id={rows[0]['id']}")[1]["events"] == [{"version": 1, "place": 2}]
-    assert server.ask("/v1/events?id=none")[1]["events"] == []
+    assert server.ask(f"/v1/find?id={rows[0]['id']}")[1]["events"] == [{"version": 1, "place": 2}]
+    assert server.ask("/v1/find?id=none")[1]["events"] == []
     status, event = server.ask("/v1/batches/1/events/2")
     assert status == 200 and event["outcome"] == rows[0]
     assert server.ask(f"/v1/trace/{rows[0]['id']}")[1] == event
@@ -95,7 +95,7 @@ def test_without_the_app_nothing_runs_and_the_server_says_so(plain_server: Serve
         ("/v1/batches/1?limit=1001", 400, "bad_request"),
         ("/v1/batches/1/events/30", 400, "bad_request"),
         ("/v1/batches/1/events/x/again", 400, "bad_request"),
-        ("/v1/events", 400, "bad_request"),
+        ("/v1/find", 400, "bad_request"),
         ("/v1/trace/none", 404, "no_event"),
         ("/v1/trace/%FF", 400, "bad_request"),
     ],
@@ -106,7 +106,7 @@ def test_what_is_wrong_is_said(server: Server, path: str, status: int, error: st
 
 
 def test_every_route_asks_for_the_token(server: Server) -> None:
-    for path in ("/v1/batches", "/v1/batches/1", "/v1/events?id=e1", "/v1/trace/e1", "/v1/app", "/v1/batches/1/graph"):
+    for path in ("/v1/batches", "/v1/batches/1", "/v1/find?id=e1", "/v1/trace/e1", "/v1/app", "/v1/batches/1/graph"):
         connection = server.connect()
         connection.request("GET", path)
         answer = connection.getresponse()

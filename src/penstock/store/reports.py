@@ -4,8 +4,8 @@
 
     slot        crc32, as 8 hexadecimal digits; a space; JSON: {"commit": the hash of its commit, …}; spaces
 
-A report says how long the stages of a batch took, which policy ran it and why, and counts its events. Nothing depends on
-it: it is not synced, a torn or missing one is none, and it is believed only of the very commit whose hash it has.
+A report says how long the stages of a batch took, which policy ran it and why, and counts its events. Nothing depends
+on it: it is not synced, a torn or missing one is none, and it is believed only of the very commit whose hash it has.
 Writing one is a single `pwrite`; where that fails there is none.
 """
 

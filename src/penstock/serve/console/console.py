@@ -1,7 +1,7 @@
 """The console's files, as Starlette mounts them: `/`, and what it needs below `/console/`.
 
-Plain HTML, CSS and JavaScript modules, as they are in the package: nothing is built, and nothing comes from elsewhere. A
-page is made in the browser from what /v1 gives, so it can do no more than the token of whoever looks.
+Plain HTML, CSS and JavaScript modules, as they are in the package: nothing is built, and nothing comes from elsewhere.
+A page is made in the browser from what /v1 gives, so it can do no more than the token of whoever looks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _TYPES = {
     "svg": "image/svg+xml",
 }
 _SAFE = {"x-frame-options": "DENY", "referrer-policy": "no-referrer"}
-_CSP = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'"
+_CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
+    "form-action 'none'"
+)
 # It has a style of its own and one form, and no script: it is shown to whoever has no token.
 _DOOR_CSP = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'self'"
 

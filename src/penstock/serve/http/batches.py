@@ -3,7 +3,7 @@
 GET  /v1/batches           counts, aborts by reason, the clock, stages and policy of each; and sums over them
 GET  /v1/batches/V         one of them: outcomes, and what it changed
 GET  /v1/versions          from which version on tables can be read
-GET  /v1/events?id=        where the event with this id is: its version, and its row there
+GET  /v1/find?id=        where the event with this id is: its version, and its row there
 GET  /v1/trace/ID          the event with this id: its outcome, its round, what its version changed
 GET  /v1/batches/V/events/N            the same of the event that has row N of the outcomes of version V
 GET  /v1/batches/V/events/N/again      what each step of its round read and wrote, by running it again
@@ -89,7 +89,7 @@ class History:
     async def events(self, call: Call) -> Answer:
         await call.moment()
         if "id" not in call.query:
-            raise Refusal(400, "bad_request", "give the event's id: /v1/events?id=…")
+            raise Refusal(400, "bad_request", "give the event's id: /v1/find?id=…")
         return await call.site.in_thread(self._events, call)
 
     def _events(self, call: Call) -> Answer:
@@ -187,7 +187,7 @@ def add(site: Site, options: Options) -> None:
             ),
             Route(
                 "GET",
-                "/v1/events",
+                "/v1/find",
                 history.events,
                 params=(_ID, *NEWEST),
                 says="Where the newest event with this id is: its version, and its place among the outcomes of that.",

@@ -18,7 +18,7 @@ export async function event({ place }) {
   // As the address of a batch's page has it: #/events/7?row=3.
   const row = place.query.get("row");
   try {
-    const [found] = row === null ? (await get("/v1/events", { id: decodeURIComponent(wanted) })).events : [{ version: wanted, place: row }];
+    const [found] = row === null ? (await get("/v1/find", { id: decodeURIComponent(wanted) })).events : [{ version: wanted, place: row }];
     if (!found) {
       node.append(empty(h("p", {}, h("b", {}, "No retained version has an event with this id.")), h("p", {}, "It has not arrived yet, waits for its time, or came in a version that is not retained any more: ", code("retain="), " keeps more.")));
       return { node, update: async () => {} };
