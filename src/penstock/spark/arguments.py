@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+from pathlib import Path
 from typing import Any
 
 from penstock.declare.limits import MICROSECOND
@@ -11,6 +12,7 @@ from penstock.declare.model import Program
 from penstock.declare.spans import microseconds_of
 from penstock.errors import InputError
 from penstock.execute.request import Admission, checked_on_bad, is_default
+from penstock.serve.http.options import Options, need_extra
 from penstock.spark.outcome_sink import SinkInput
 from penstock.spark.workers import is_connect
 
@@ -54,6 +56,21 @@ def idle_after(program: Program, idle: Any, outcomes: Any, spark: Any) -> int | 
     if not after:
         raise InputError(f"{where}is no time to wait for; give one, such as '30 seconds'")
     return after
+
+
+def serving(program: Program, listen: Any, state: str, spark: Any) -> Options:
+    """Where a server is to listen, beside the query."""
+    if not isinstance(listen, str):
+        raise InputError(f"app '{program.name}': serve={listen!r} is not an address, such as '127.0.0.1:7400'")
+    if is_connect(spark):
+        raise InputError(
+            f"app '{program.name}': serve= is not there under Spark Connect, whose engine runs elsewhere; run penstock "
+            "serve where the state directory is"
+        )
+    need_extra()
+    options = Options(Path(state), listen)
+    options.check()
+    return options
 
 
 def span(program: Program, option: str, given: str | int | datetime.timedelta | None) -> int | None:

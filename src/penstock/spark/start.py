@@ -25,6 +25,8 @@ from penstock.execute.loading import OnConflict
 from penstock.execute.request import AHEAD, Ahead, OnBad
 from penstock.plan.ir import Plan
 from penstock.publish.files import plain
+from penstock.serve.http.child import Served
+from penstock.serve.http.options import Options
 from penstock.spark import arguments, databases, events, same_sources, sinks
 from penstock.spark.batch import MicroBatch
 from penstock.spark.checkpoint import CHECKPOINT
@@ -48,6 +50,7 @@ def start(
     name: str | None = None,
     outputs: dict[Any, Any] | None = None,
     calls: bool | Iterable[Any] = False,
+    serve: str | None = None,
     idle: str | int | datetime.timedelta | None = None,
     on_bad: OnBad = "reject",
     ahead: Ahead = AHEAD,
@@ -66,6 +69,7 @@ def start(
         wanted = same_sources.of_query(program, wanted, spec)
     delay, admission = arguments.span(program, "watermark", watermark), arguments.admission(program, on_bad, ahead)
     idle_after = arguments.idle_after(program, idle, outcomes, spark)
+    serving = None if serve is None else arguments.serving(program, serve, spec.path, spark)
     only = events.alone(wanted)
     batch = MicroBatch(
         spec,
@@ -85,7 +89,8 @@ def start(
     sinks.warn_of_lost(program, outputs or {})
     opened = _opened(batch, spark, wanted) if local else None
     held = opened is not None and bool(opened.database.held)  # before the query takes any of it
-    query = _query(packed, batch, trigger, name)
+    served = None if serving is None else _served(serving)
+    query = _query(packed, batch, trigger, name, served)
     if opened is not None:
         databases.attach(spec.path, query)
         if idle_after is not None:
@@ -96,7 +101,7 @@ def start(
     if not (local or drains):
         return query
     drain = batch.drain if local else partial(_drain_remotely, batch)
-    return closing_query(query, spec.path, partial(drain, spark) if drains else None)
+    return closing_query(query, spec.path, partial(drain, spark) if drains else None, served)
 
 
 def _refuse_static(sources: dict[EventDef, Any]) -> None:
@@ -119,7 +124,18 @@ def _opened(batch: MicroBatch, spark: Any, sources: dict[EventDef, Any]) -> Open
     return opened
 
 
-def _query(packed: DataFrame, batch: MicroBatch, trigger: dict[str, Any] | None, name: str | None) -> Any:
+def _served(options: Options) -> Served:
+    """The server of the query's state directory, which is there by now."""
+    try:
+        return Served(options)
+    except BaseException:
+        databases.release(os.fspath(options.state))
+        raise
+
+
+def _query(
+    packed: DataFrame, batch: MicroBatch, trigger: dict[str, Any] | None, name: str | None, served: Served | None
+) -> Any:
     """Spark's own query; where it does not start, nobody keeps the directory."""
     path = batch.spec.path
     try:
@@ -127,6 +143,8 @@ def _query(packed: DataFrame, batch: MicroBatch, trigger: dict[str, Any] | None,
         writer = writer.queryName(name) if name else writer
         return (writer.trigger(**trigger) if trigger else writer).start()
     except BaseException:
+        if served is not None:
+            served.stop()
         databases.release(path)
         raise
 
