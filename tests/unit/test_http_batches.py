@@ -116,7 +116,7 @@ def test_every_route_asks_for_the_token(server: Server) -> None:
 
 def test_the_console_asks_for_a_token_and_takes_it_once(server: Server) -> None:
     connection = server.connect()
-    connection.request("GET", "/")
+    connection.request("GET", "/", headers={"Accept": "text/html"})
     answer = connection.getresponse()
     page = answer.read().decode()
     assert answer.status == 401 and 'name="token"' in page and "script" not in page.lower()

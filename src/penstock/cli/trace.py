@@ -1,4 +1,4 @@
-"""`penstock trace`: one event of a state directory, as text: its outcome, its round as a tree, what it read and wrote."""
+"""`penstock trace`: one event of a state directory, as text: its outcome, its round as a tree, what it did."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from penstock.store.outcome_codec import from_log
 from penstock.store.replay import Replay, recover
 from penstock.store.segment import CALL, OUTCOMES
 
-# The reference takes some 100 microseconds an event, and several times that where somebody notes what it does. What lies
+# The reference takes some 100 microseconds an event, and several times that where it is told step by step. What lies
 # further than this before the event that is asked for runs natively.
 NEAR = 1_000
 
@@ -88,8 +88,8 @@ class Again:
         segment, before = self.segment, self._replay.stream.buffer
         if segment.header["plan"] != self.engine.kernel.fingerprint:
             raise InputError(
-                f"version {self.version} was made by other transactions than those of this app: they, or Penstock, have "
-                "changed since; run it again with the code that made it"
+                f"version {self.version} was made by other transactions than those of this app: they, or Penstock, "
+                "have changed since; run it again with the code that made it"
             )
         if segment.header.get("cause") == CALL:
             events = self._replay._logged(segment, called=True)

@@ -47,8 +47,8 @@ def outcomes(batches: Batches, commit: Commit, limit: int, offset: int, status: 
 
 
 def changes(batches: Batches, commit: Commit) -> dict[str, Any] | None:
-    """Of each table how many records were written and deleted, and the first of them; None where the batch was logged as
-    its input, which says nothing of that."""
+    """Of each table how many records were written and deleted, and the first of them; None where the batch was logged
+    as its input, which says nothing of that."""
     names = [name for name in commit.parts if name.partition(":")[0] in (WRITTEN, DELETED, LOAD, RESTATED)]
     segment = batches.commits.read(commit, names)
     if is_input(segment):

@@ -1,7 +1,7 @@
 """The retained commits of a directory, as their headers tell them; each is read once.
 
-A version is made by one batch; loads between them make none. Versions never fall, so the way back from the newest commit
-meets each version once.
+A version is made by one batch; loads between them make none. Versions never fall, so the way back from the newest
+commit meets each version once.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     edge       from that writer to it, with the records
     stratum    how many others, one after the other, a round comes behind: rounds of one stratum could run at once
 
-What a round that aborted wrote was put back, so nobody waits for it. These are the records that were met, so the graph is
-the batch's own; the one that threads explore (schedule/graph.py) is made before, of the records that may be met.
+What a round that aborted wrote was put back, so nobody waits for it. These are the records that were met, so the graph
+is the batch's own; the one that threads explore (schedule/graph.py) is made before, of the records that may be met.
 """
 
 from __future__ import annotations

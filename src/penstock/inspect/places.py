@@ -28,8 +28,8 @@ def find(batches: Batches, id: str, upto: int | None = None) -> Place | None:
         rows = batches.commits.read(commit, [OUTCOMES]).parts[OUTCOMES]
         if "id" not in rows.column_names:
             raise InputError(
-                "events of this app have no id, so none can be found by it; ps.id() declares one, and a batch lists its "
-                "events"
+                "events of this app have no id, so none can be found by it; ps.id() declares one, and a batch lists "
+                "its events"
             )
         wanted = _value(id, rows.schema.field("id").type)
         if wanted is None:

@@ -3,8 +3,8 @@
     {"again": [version, place]}     one event's round, run again            {"graph": version}     a batch's graph
     {"app": true}                   the plan of each transaction, and the source that is compiled
 
-The app's module is the user's code, and to run it takes processor time: neither is for the process that answers requests.
-It ends when nobody can ask any more.
+The app's module is the user's code, and to run it takes processor time: neither is for the process that answers
+requests. It ends when nobody can ask any more.
 """
 
 from __future__ import annotations

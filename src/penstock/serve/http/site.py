@@ -129,7 +129,7 @@ class Site:
         try:
             self.guard.check(scope, READ)
         except Refusal as refusal:
-            if self.door is None or refusal.status != 401 or scope["path"] != "/" or scope["method"] != "GET":
+            if self.door is None or refusal.status != 401 or scope["path"] != "/" or not _is_browser(scope):
                 raise
             content, policy = self.door
             more = (*refusal.headers, (b"content-security-policy", policy.encode()))
@@ -200,6 +200,10 @@ class Site:
             step()
         self._threads.shutdown(wait=False, cancel_futures=True)
         await send({"type": "lifespan.shutdown.complete"})
+
+
+def _is_browser(scope: Any) -> bool:
+    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
 
 
 async def _send(answer: Answer, send: Any) -> None:
