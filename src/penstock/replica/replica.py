@@ -144,6 +144,10 @@ class Replica:
     def _apply(self, changes: Changes) -> None:
         if changes.schema is None:
             self.state.go_on(changes, self.lock, partial(self._reached, changes.version), self._tear)
+            if self.state.is_wasteful:
+                copied = self.state.copied()
+                with self.lock:
+                    self.state = copied
         else:
             state = self.state.migrated(changes, str(self.path))
             with self.lock:

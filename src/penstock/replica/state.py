@@ -30,6 +30,8 @@ Lock = AbstractContextManager[Any]
 # Rows that are changed, and copied, while nobody else may read: a millisecond or two.
 _CHANGED = 1 << 12
 _COPIED = 1 << 16
+# Below these a copy is not worth it.
+_STRINGS_MAX, _BYTES_MAX = 1 << 20, 1 << 26
 
 
 class State:
@@ -40,6 +42,7 @@ class State:
         self._befores: list[Before] = []  # of open cuts, oldest first
         self._moved = False  # since the newest of them
         self.newest: Before | None = None  # what readers of the newest version ask first, while a commit is applied
+        self._strings_max, self._bytes_max = _STRINGS_MAX, _BYTES_MAX
 
     @classmethod
     def of(cls, app: str, schema: Schema, snapshot: Snapshot | None, where: str) -> State:
@@ -53,7 +56,6 @@ class State:
         """What a commit did that left the schema as it is; where nobody reads yet."""
         for records, change, rows in self._known(changes):
             self._change(records, change, rows)
-        self._tables.end_batch()
 
     def go_on(
         self, changes: Changes, lock: Lock, then: Callable[[], None], torn: Callable[[BaseException], None]
@@ -63,7 +65,7 @@ class State:
         several = self._known(changes)
         if sum(rows.num_rows for _, _, rows in several) > _CHANGED:
             with lock:
-                self.newest = self.pin()
+                self.newest = Before()
             for records, change, rows in several:
                 for start in range(0, rows.num_rows, _CHANGED):
                     with lock, _telling(torn):
@@ -72,11 +74,7 @@ class State:
         with lock, _telling(torn):
             for records, change, rows in several:
                 self._change(records, change, rows)
-            self._tables.end_batch()
-            self._moved = True
-            if self.newest is not None:
-                self.unpin(self.newest)
-                self.newest = None
+            self._moved, self.newest = True, None
             then()
 
     def _known(self, changes: Changes) -> list[tuple[Records, str, pa.Table]]:
@@ -84,12 +82,31 @@ class State:
         return [(records, change, rows) for records, found in tables for change, rows in found]
 
     def _change(self, records: Records, change: str, rows: pa.Table) -> None:
-        if self._befores:
-            self._befores[-1].keep(records, rows.select([c.name for c in records.definition.keys]))
+        newest = self._befores[-1] if self._befores else None
+        for before in {id(one): one for one in (newest, self.newest) if one is not None}.values():
+            before.keep(records, rows.select([c.name for c in records.definition.keys]))
         if change == "deleted":
             records.drop(rows)
         else:
             records.put(rows)
+
+    @property
+    def is_wasteful(self) -> bool:
+        """Whether most of its strings may be of records that are gone."""
+        return self._tables.strings.count > self._strings_max or self._tables.strings.size > self._bytes_max
+
+    def _set_limits(self) -> None:
+        strings = self._tables.strings
+        self._strings_max = max(_STRINGS_MAX, 4 * strings.count)
+        self._bytes_max = max(_BYTES_MAX, 4 * strings.size)
+
+    def copied(self) -> State:
+        """The same without strings that no record holds. Cuts stay with this one, which does not change any more."""
+        after = State(self.app, tuple(self.definitions.values()))
+        for name, records in self.records.items():
+            after.records[name].put(records.arrow_of_all())
+        after._set_limits()
+        return after
 
     def migrated(self, changes: Changes, where: str) -> State:
         """Another one, of the schema that a commit changes this one's to. This one does not change any more."""
@@ -107,9 +124,12 @@ class State:
 
     def pin(self) -> Before:
         """From now on what is there now stays to be read, until it is unpinned."""
-        if not self._befores or self._moved:
+        if self.newest is not None:  # it has what has changed already
+            if not self._befores or self._befores[-1] is not self.newest:
+                self._befores.append(self.newest)
+        elif not self._befores or self._moved:
             self._befores.append(Before())
-            self._moved = False
+        self._moved = False
         self._befores[-1].cuts += 1
         return self._befores[-1]
 
@@ -125,7 +145,11 @@ class State:
         del self._befores[place]
 
     def _since(self, before: Before | None) -> list[Before]:
-        return [] if before is None else self._befores[self._befores.index(before) :]
+        if before is None:
+            return []
+        if before is self.newest:
+            return [before]
+        return self._befores[self._befores.index(before) :]
 
     # -- reading ----------------------------------------------------------------------------
 
