@@ -91,7 +91,7 @@ def serving(state: Path, *options: str, token: str | None = "read") -> Iterator[
 
 def start(state: Path, *options: str) -> Server:
     said = state.parent / f"{state.name}.server.{os.urandom(4).hex()}"
-    command = [sys.executable, "-m", "penstock.cli", "serve", str(state), "--json"]
+    command = [sys.executable, "-m", "penstock", "serve", str(state), "--json"]
     if "--listen" not in options:
         command += ["--listen", "127.0.0.1:0"]
     with open(said, "wb") as file:

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from penstock.declare.model import EventDef, Program
 from penstock.errors import InputError, StateError
+from penstock.execute.casting import left_out
 from penstock.serve.address import make_folder, socket_path
 from penstock.serve.line import Line, joined
 from penstock.serve.messages import Message
@@ -172,7 +173,7 @@ class Server:
     def ask(self, header: dict[str, Any]) -> Message:
         self._refuse_others(header)
         if header.get("asks") == "events":
-            return Message({"events": {event.name: fields_of(event) for event in self._served()}}, None)
+            return Message({"events": {event.name: fields_of(event) for event in self._served()}}, self._left_out())
         if header.get("asks") == "outcome":
             return self._find(header.get("event"), header.get("id"))
         raise InputError(f"what has come asks for {header.get('asks')!r}, which nobody answers here")
@@ -206,6 +207,11 @@ class Server:
             raise InputError(
                 f"calls of app {app!r} cannot be answered here: this is the state of '{self._program.name}'"
             )
+
+    def _left_out(self) -> pa.Table | None:
+        """What fields hold that are not given, each as EVENT.FIELD; None where no field has a default."""
+        fields = {f"{event.name}.{f.name}": f for event in self._served() for f in event.fields if not f.required}
+        return pa.table({name: left_out(f, 1) for name, f in fields.items()}) if fields else None
 
     def _served(self) -> list[EventDef]:
         """The events that may be called."""

@@ -12,7 +12,16 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import FutureVersionError, InputError, NotRetainedError, NotYetError, PenstockError, StateError
+from penstock.errors import (
+    ConflictError,
+    FutureVersionError,
+    InputError,
+    NotRetainedError,
+    NotYetError,
+    PenstockError,
+    QueueFullError,
+    StateError,
+)
 from penstock.serve.http.values import dumps
 
 JSON = b"application/json"
@@ -75,6 +84,8 @@ _KINDS: tuple[tuple[type[PenstockError], int, str], ...] = (
     (NotRetainedError, 410, "not_retained"),
     (FutureVersionError, 404, "no_version"),
     (NotYetError, 503, "not_yet"),
+    (QueueFullError, 429, "queue_full"),
+    (ConflictError, 409, "conflict"),
     (InputError, 400, "bad_request"),
     (StateError, 503, "state"),
 )

@@ -30,7 +30,7 @@ class Served:
     def __init__(self, options: Options) -> None:
         options.check()
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  what it says on stderr
-        command = [sys.executable, "-m", "penstock.cli", "serve", *options.command()]
+        command = [sys.executable, "-m", "penstock", "serve", *options.command()]
         command += ["--with-parent", str(os.getpid()), "--json"]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._said)
         try:
