@@ -111,9 +111,9 @@ def test_a_cut_that_opens_in_the_middle_of_a_commit(before: bool, closes: bool) 
     cuts: list[Any] = []
 
     def look() -> None:
-        if lock.looks in (2, 3):
+        if lock.looks in (2, 5):
             cuts.append(state.pin())
-        if lock.looks == 4 and closes:
+        if lock.looks == 6 and closes:
             state.unpin(cuts.pop())
             state.unpin(cuts.pop())
 
@@ -127,6 +127,33 @@ def test_a_cut_that_opens_in_the_middle_of_a_commit(before: bool, closes: bool) 
     for cut in cuts:
         assert whole(state, Quiet(), cut) == second
     assert whole(state, Quiet(), state.pin()) == second | content(rows(range(4000, 24_000), 2))
+
+
+@pytest.mark.parametrize("pins", [False, True])
+def test_a_commit_at_once_where_there_is_no_cut(pins: bool) -> None:
+    """Or a cut is taken just before it is there."""
+    state = State("app", (ITEM,))
+    state.apply(changes(0, written=rows(range(20_000), 0)))
+    state = state.copied(changes(1, written=rows(range(10_100), 0)))
+    step = changes(1, deleted=keys(range(100)), written=rows(range(15_000, 25_000), 1))
+    assert not state.is_cramped(step)
+    cuts: list[Any] = []
+    entered = Watched.__enter__
+
+    class Pinning(Watched):
+        def __enter__(self) -> None:
+            entered(self)
+            if pins and not cuts:
+                cuts.append(state.pin())
+
+    watched = Pinning()
+    state.go_on(step, watched, lambda: None, nothing)
+    assert (watched.looks == 1) is not pins
+    first = content(rows(range(20_000), 0))
+    after = {k: v for k, v in first.items() if k >= 100} | content(rows(range(15_000, 25_000), 1))
+    for cut in cuts:
+        assert whole(state, Quiet(), cut) == first
+    assert whole(state, Quiet(), state.pin()) == after
 
 
 def test_a_copy_forgets_strings_that_nobody_holds() -> None:
