@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from penstock._version import __version__
 from penstock.app import App
-from penstock.declare.app import check, decimal, index, key, order
-from penstock.declare.app import id_ as id
+from penstock.declare.marks import check, decimal, index, key, order
+from penstock.declare.marks import id_ as id
 from penstock.declare.objects import abort, emit, function, now, require, udf
 from penstock.errors import (
     ConflictError,

@@ -250,16 +250,29 @@ class Database:
 
     def view(self, version: int | None = None) -> View:
         """All tables as of one version."""
-        return self._of_newest(self._view_at) if version is None else self._view_at(version)
+        if version is None:
+            return self._newest_view()
+        view = self._newest_view() if version == self.version else None
+        return view if view is not None and view.version == version else self._older_view(version)
 
-    def _view_at(self, version: int) -> View:
+    def _newest_view(self) -> View:
+        """Large tables are copied first, by and by: whoever writes is let in between."""
+        while True:
+            with self._gate.reading():
+                version, commits, ahead = self.version, self._store.commits, self._versions.pending is not None
+                if self._view is not None and self._view[0] == commits:
+                    return self._view[1]
+                self._view = None  # what nobody else holds need not be copied before it is changed
+                cut = self._versions.cut()
+            if cut is not None:
+                view = View(version, cut.read()[0])
+                self._view = commits, view
+                return view
+            if ahead:
+                return self._of_newest(self._older_view)
+
+    def _older_view(self, version: int) -> View:
         with self._gate.reading():
-            commits = self._store.commits
-            if self._view is not None and (self._view[0], self._view[1].version) == (commits, version):
-                return self._view[1]
-            if version == self.version and self._versions.pending is None:
-                self._view = commits, self._engine.tables.view(version)
-                return self._view[1]
             if not 0 <= version <= self.version:
                 raise StateError(f"app '{self.program.name}' has no version {version}; the last is {self.version}")
         return self._store.tables_at(version).view(version)

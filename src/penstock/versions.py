@@ -39,6 +39,7 @@ from penstock.observe.progress import Progress
 from penstock.observe.report import BatchReport, Stopwatch
 from penstock.schedule.policy import Policy
 from penstock.state.ages import NEVER
+from penstock.state.tables import TablesCut
 from penstock.store.protocol import Store
 from penstock.store.segment import ADVANCE, ARRIVAL, CALL
 from penstock.store.stream import StreamState, WaitingCall
@@ -97,6 +98,7 @@ class Versions:
         self.policy = Policy.adaptive()  # of batches that say nothing of it
         self.last_batch: BatchReport | None = None
         self.pending: PendingBatch | None = None  # it ran ahead
+        self._before: TablesCut | None = None  # what users see until it is committed
         self._progress = progress
         self._turn = threading.Event()  # set where there is none
         self._turn.set()
@@ -139,9 +141,19 @@ class Versions:
     def run_ahead(self, batch: Batch, request: BatchRequest, admission: Admission | None = None) -> None:
         """Do all of the batch that is expected next, but for making it happen."""
         incoming = self._take(batch, request, admission)
+        self._before = self._engine.tables.cut_if_asked()
         with self._gate.whole():
             self.pending = self._execute(incoming, self.policy)
             self._turn.clear()
+
+    def cut(self) -> TablesCut | None:
+        """What users see as of the last version; None as long as large tables are not copied, and where a batch has run
+        ahead that they had not been copied before."""
+        if self.pending is None:
+            return self._engine.tables.cut()
+        if self._before is not None:
+            self._before.want()
+        return self._before
 
     def load(self, table: TableDef, rows: Rows, on_conflict: OnConflict, *, check: bool) -> None:
         """Fill a table."""

@@ -37,6 +37,8 @@ def test_every_command_has_help(command: str) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (["bench"], "there is no workload; name one, such as 'penstock bench sl', or give --records"),
+        (["bench", "sl", "--records", "10"], "--records measures a table of its own; give no workload with it"),
         (["bench", "nothing"], "there is no workload 'nothing'; choose one of sl, ob, gs, tp, smallbank"),
         (["bench", "sl", "--policy", "lucky"], "there is no policy 'lucky'"),
         (["bench", "gs", "--keys", "str"], "workload 'gs' has keys int, not 'str'"),
@@ -64,6 +66,18 @@ def test_bench_prints_one_json_object(workload: str) -> None:
     assert set(report["latency_ms"]) == {"p50", "p99"}
     assert {"policy", "threads", "bytes_per_event", "machine", "command", "durability"} <= set(report)
     assert ("ratio" in report) == (workload == "sl")
+
+
+@pytest.mark.parametrize("keys", ["int", "str"])
+def test_bench_measures_a_table_of_so_many_records(keys: str) -> None:
+    words = ["--records", "500", "--batch", "100", "--batches", "3", "--json"]
+    code, out, err = penstock("bench", *words, *(["--string-keys"] if keys == "str" else []))
+    assert code == 0, err
+    report = json.loads(out)
+    assert (report["records"], report["keys"], report["batches"]) == (500, keys, 3)
+    assert report["sql_s"]["queries"] >= 1
+    assert {"batch_ms", "opening_s", "bytes_a_record", "load_s", "machine", "command", "durability"} <= set(report)
+    assert 0 < report["batch_ms"]["median"] <= report["batch_ms"]["slowest"]
 
 
 def test_bench_takes_policies_by_name_and_knobs() -> None:

@@ -296,3 +296,31 @@ def test_a_ttl_of_another_unit_than_ts_is_refused() -> None:
 
     with pytest.raises(ps.DeclarationError, match="ts is int in this app; give an int, in its unit"):
         app.open()
+
+
+def test_a_record_that_is_found_behind_its_time_and_missed_is_deleted_in_the_log_too(tmp_path: Path) -> None:
+    """Nothing but the look itself could abort there: what the look had deleted was dead in memory alone."""
+    sale = ps.App("sale")
+
+    @sale.table(ttl=10)
+    class Offer:
+        id: int = ps.key()
+
+    @sale.event
+    class End:
+        ts: int = ps.order()
+        offer: int
+
+    @sale.transaction
+    def end(e: End) -> None:
+        del Offer[e.offer]
+
+    with sale.open(tmp_path / "sale") as db:
+        db.load(Offer, [{"id": n} for n in range(3)])
+        db.run([End(ts=0, offer=2)])
+        db.load(Offer, [{"id": 3}])
+        assert db.run([End(ts=100, offer=3)]).column("reason").to_pylist() == ["missing Offer"]
+        left = db.table(Offer).to_pylist()
+        assert left == [{"id": 0}, {"id": 1}]
+    with sale.open(tmp_path / "sale") as db:
+        assert db.table(Offer).to_pylist() == left

@@ -24,7 +24,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from penstock.errors import PenstockError
+from penstock.errors import InputError, PenstockError
 
 app = typer.Typer(
     name="penstock",
@@ -71,7 +71,9 @@ def root(
 @app.command()
 @one_line_errors
 def bench(
-    workload: Annotated[str, typer.Argument(help="Which job to measure: sl, ob, gs, tp, smallbank or transfers.")],
+    workload: Annotated[
+        str | None, typer.Argument(help="Which job to measure: sl, ob, gs, tp, smallbank or transfers.")
+    ] = None,
     policy: Annotated[
         str,
         typer.Option(
@@ -99,13 +101,23 @@ def bench(
     batch: Annotated[
         int | None, typer.Option(min=1, help="Events in one batch; default 100,000, with knobs 10,240.")
     ] = None,
-    batches: Annotated[int, typer.Option(min=1, help="Batches to measure, after one that warms up.")] = 20,
+    batches: Annotated[
+        int | None,
+        typer.Option(min=1, help="Batches to measure, after one that warms up; default 20, with --records 500."),
+    ] = None,
     memory_events: Annotated[
         int | None,
         typer.Option(
             min=1, help="Events of the batch whose working memory is measured; default 10^6, with knobs 50,000."
         ),
     ] = None,
+    records: Annotated[
+        int | None,
+        typer.Option(min=1, help="Instead of a workload: a table of so many records, while it is saved and asked."),
+    ] = None,
+    string_keys: Annotated[
+        bool, typer.Option("--string-keys", help="With --records: keys of 16 characters, not ints.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     state: Annotated[
         Path | None,
@@ -115,7 +127,19 @@ def bench(
     """Measure one workload: the kernel alone, whole batches in memory, and durable batches.
 
     With a knob, the workload is the tuned one of docs/WORKLOADS.md, whose operations cost --cost microseconds.
+    With --records instead of a workload: batches, opening and memory of a large table.
     """
+    if records is not None:
+        from penstock.cli.job import BATCH
+        from penstock.cli.large import LargeJob, run_large
+
+        if workload is not None:
+            raise InputError("--records measures a table of its own; give no workload with it")
+        large = LargeJob(records, string_keys, batch or BATCH, batches or 500)
+        run_large(large, state=state, as_json=json)
+        return
+    if workload is None:
+        raise InputError("there is no workload; name one, such as 'penstock bench sl', or give --records")
     from penstock.cli.bench import run_bench
     from penstock.cli.job import Job
 
@@ -127,7 +151,7 @@ def bench(
         size=accounts,
         theta=theta,
         batch=batch,
-        batches=batches,
+        batches=batches or 20,
         memory_events=memory_events,
         knobs={
             "cost": cost,

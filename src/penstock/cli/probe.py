@@ -41,8 +41,8 @@ def _working_memory(job: Job) -> dict[str, float]:
     with db:
         db.run(bind(app, batch_of(job, 1_000, 0)), policy=policy(job))
         events = bind(app, batch_of(job, job.memory_events, 1_000))
-        _give_back_free_memory()
-        before = _memory("VmRSS")
+        give_back_free_memory()
+        before = resident()
         Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
         outcomes = db.run(events, policy=policy(job))
         peak = _memory("VmHWM")
@@ -53,12 +53,16 @@ def _working_memory(job: Job) -> dict[str, float]:
     }
 
 
+def resident() -> int:
+    return _memory("VmRSS")
+
+
 def _memory(name: str) -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
-def _give_back_free_memory() -> None:
+def give_back_free_memory() -> None:
     """What the generator freed must not serve the batch, or its need would look smaller."""
     gc.collect()
     pa.default_memory_pool().release_unused()

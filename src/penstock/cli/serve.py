@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from typing import Any
 
 from rich.console import Console
 
 from penstock.commit.identity import READ_TOKEN, WRITE_TOKEN
 from penstock.errors import InputError
-from penstock.serve.http.options import Options
+from penstock.serve.http.options import Options, need_extra
 
 
 def serve(options: Options, *, parent: int | None, as_json: bool) -> None:
-    _need_extra()
+    need_extra()
     from penstock.serve.http.run import Listening
     from penstock.serve.http.run import serve as run
 
@@ -30,7 +29,7 @@ def serve(options: Options, *, parent: int | None, as_json: bool) -> None:
 
 def write_and_serve(app: str, options: Options, *, as_json: bool) -> None:
     """The writer in this process, and its server beside it; until Ctrl-C or SIGTERM."""
-    _need_extra()
+    need_extra()
     from penstock.cli.pipeline import app_of
     from penstock.serve.http.child import Served
     from penstock.serve.http.tokens import tokens_of
@@ -77,14 +76,3 @@ def _say(options: Options, url: str, read: str | None) -> None:
         ):
             line(f"  {what} token:  {given or options.state / name}")
     line(f"  routes:       {url}/docs")
-
-
-def _need_extra() -> None:
-    missing: list[Any] = []
-    for name in ("uvicorn", "httptools", "uvloop", "starlette", "orjson"):
-        try:
-            __import__(name)
-        except ModuleNotFoundError:
-            missing.append(name)
-    if missing:
-        raise InputError(f"to serve, Penstock needs {', '.join(missing)}: pip install 'penstock[serve]'")

@@ -58,6 +58,8 @@ from penstock.errors import NotRetainedError, StateError, committing
 RETAIN = 100
 SNAPSHOT_EVERY = 50
 
+MakeTables = Callable[[], dict[str, pa.Table]]
+
 
 @dataclass(frozen=True, slots=True)
 class PendingSegment:
@@ -260,10 +262,11 @@ class Journal:
             found = find()
         return found
 
-    def snapshot(self, header: dict[str, Any], tables: dict[str, pa.Table], *, wait: bool = False) -> None:
+    def snapshot(self, header: dict[str, Any], tables: MakeTables | dict[str, pa.Table], *, wait: bool = False) -> None:
         """Saves the state after the newest commit, then prunes; skipped while one is running or has just been made.
 
-        With `wait` it waits for the one that is running, and is done on return.
+        tables: where they are yet to be made of what does not change, that is left to the thread that saves them. With
+        `wait` it waits for the one that is running, and is done on return.
         """
         if wait and self._thread is not None:
             self._thread.join()
@@ -271,7 +274,7 @@ class Journal:
         if self._thread is not None or self._index.has_snapshot():
             return
         stamped = {**header, "version": self.version, "last_id": self.last_id}
-        whole = Snapshot(self.seq, stamped, dict(tables), self.directory, self._index.hash)
+        whole = partial(_made, self.seq, stamped, tables, self.directory, self._index.hash)
         self._index.begin_snapshot()
         if wait or not self._background:
             self._save(lock, whole)
@@ -408,16 +411,22 @@ class Journal:
             "previous": self._index.hash or self.directory,
         }
 
-    def _save(self, lock: WriterLock, snapshot: Snapshot) -> None:
+    def _save(self, lock: WriterLock, snapshot: Callable[[], Snapshot]) -> None:
         with self._breaking():
-            manifest = write_snapshot(self._disk, self.path / SNAPSHOTS, snapshot, lock.tag, lock.verify)
+            manifest = write_snapshot(self._disk, self.path / SNAPSHOTS, snapshot(), lock.tag, lock.verify)
             prune(self._disk, self.path, self._index.end_snapshot(manifest, self._retain))
 
-    def _save_aside(self, lock: WriterLock, snapshot: Snapshot) -> None:
+    def _save_aside(self, lock: WriterLock, snapshot: Callable[[], Snapshot]) -> None:
         try:
             self._save(lock, snapshot)
         except BaseException as error:  # Kept for the caller's next commit or close.
             self._failure = error
+
+
+def _made(
+    seq: int, header: dict[str, Any], tables: MakeTables | dict[str, pa.Table], directory: str | None, stands_on: str
+) -> Snapshot:
+    return Snapshot(seq, header, tables() if callable(tables) else dict(tables), directory, stands_on)
 
 
 def _stored(disk: Disk, path: Path) -> dict[str, Any] | None:

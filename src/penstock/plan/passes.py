@@ -209,7 +209,9 @@ def undo(plan: Plan) -> Plan:
                 # A turn may be followed by another, so anything in the body comes after all of it.
                 op = replace(op, body=rewrite(op.body, later or op.may_abort))
             elif op.traits.writes:
-                op = replace(op, undo=later)
+                # What finds a record behind its time deletes it, and then may abort for want of it.
+                dies = op.may_abort and op.traits.takes == "key" and plan.table(op.table).ttl is not None
+                op = replace(op, undo=later or dies)
             later = later or op.may_abort
             out.append(op)
         return tuple(reversed(out))

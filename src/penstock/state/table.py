@@ -13,21 +13,25 @@ A row is a place, not an identity: it is used again after its record is deleted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.declare.model import TableDef
-from penstock.state import hashing
+from penstock.declare.model import Column, TableDef
+from penstock.state import hashing, mirror
 from penstock.state.ages import NEVER, Ages, bury
 from penstock.state.arrow import from_arrow, one_chunk, to_arrow, validity
 from penstock.state.index import ColumnIndex
 from penstock.state.lanes import dtype
+from penstock.state.mirror import Changes, Mirror
 from penstock.state.strings import Strings, longer
 
 ROWS, FREE, DIRTY, TOMBSTONES, USED = range(5)
 _FIRST_CAPACITY = 1024
+_AT = "at"
 
 
 class TableState:
@@ -47,6 +51,8 @@ class TableState:
         self._ages: Ages | None = None  # None: they have to be looked at anew
         self.indexes = {c.name: ColumnIndex() for c in definition.values if c.index}
         self.made = 0  # how often other arrays were put in the place of these
+        self._changed: Changes | None = None  # by the running batch
+        self.mirror: Mirror | None = None  # of a large one that is looked at, or saved
 
     def __len__(self) -> int:
         """Records, between batches."""
@@ -124,6 +130,9 @@ class TableState:
             hashing.mend_index(self.slots, self.stored, self.flags, died)
 
     def end_batch(self) -> None:
+        if self.mirror is not None:
+            self._follow(self.changed())
+        self._changed = None
         self.sweep()
         self.meta[DIRTY] = 0
         for index in self.indexes.values():
@@ -169,6 +178,8 @@ class TableState:
         self.written[rows] = batch
         if self.definition.ttl is not None:
             self.at[rows], self._ages = at, None
+        if self.mirror is not None:
+            self._follow(Changes(rows, [lane[rows] for lane in self._lanes()], rows[:0]))
 
     def drop(self, table: pa.Table, strings: Strings) -> None:
         """Delete records by key. One that is not there was made and deleted in the same batch."""
@@ -180,6 +191,7 @@ class TableState:
         rows = rows[rows >= 0]
         if rows.size == 0:
             return
+        self.mirror = None
         self.flags[rows] = hashing.LISTED
         self.tombstones[: rows.size] = rows
         self.meta[TOMBSTONES] = rows.size
@@ -197,28 +209,84 @@ class TableState:
         alive = (self.flags[rows] & hashing.ALIVE).astype(bool)
         return rows[alive], rows[~alive]
 
+    def changed(self) -> Changes:
+        """What the running batch has changed, once it has run: asked for by the log and by the copy."""
+        if self._changed is None:
+            written, deleted = self.dirty_rows()
+            if written.size == self.meta[ROWS]:
+                written = np.arange(written.size)
+            self._changed = Changes(written, [self._taken(lane, written) for lane in self._lanes()], deleted)
+        return self._changed
+
+    def arrow_of_written(self, strings: Strings) -> pa.Table:
+        """Of `changed`."""
+        lanes = self.changed().values[: len(self.stored) + len(self.columns)]
+        return pa.Table.from_batches([records(self.definition.columns, lanes, strings)])
+
     def arrow(self, rows: Any, strings: Strings, *, keys_only: bool = False) -> pa.Table:
         """These rows as an Arrow table; a copy, so that later batches cannot reach it."""
+        lanes = self.stored if keys_only else [*self.stored, *self.columns]
         wanted = self.definition.keys if keys_only else self.definition.columns
-        lanes = [*self.stored, *self.columns]
-        flags = iter(self.columns[len(self.definition.values) :])
-        arrays = []
-        for column, lane in zip(wanted, lanes, strict=False):
-            given = ~self._taken(next(flags), rows) if column.nullable else None
-            arrays.append(to_arrow(self._taken(lane, rows), column.type, strings, given))
-        return pa.table(arrays, schema=pa.schema([c.arrow for c in wanted]))
+        return pa.Table.from_batches([records(wanted, [self._taken(lane, rows) for lane in lanes], strings)])
 
     def ages(self, rows: Any) -> pa.Table:
         """When the records were written that `arrow` gives of these rows, in the same order."""
-        return pa.table({"at": pa.array(self._taken(self.at, rows))})
+        return pa.table({_AT: pa.array(self._taken(self.at, rows))})
 
     def forget_ages(self) -> None:
         """Nothing says when the records that are there were written."""
         self.at[:], self._ages = NEVER, None
 
+    # -- its copy ---------------------------------------------------------------------------
+
+    def is_large(self) -> bool:
+        """Whether making it Arrow would hold up who writes."""
+        return int(self.meta[ROWS]) > 1 << mirror.BITS
+
+    def mirrored(self, strings: Strings, *, whole: bool = False) -> bool:
+        """Whether all of it is copied; if not, some more of it is, by now."""
+        if self.mirror is None:
+            kinds = [c.type.kind for c in (*self.definition.keys, *self.definition.lanes)]
+            string_lanes = [number for number, kind in enumerate(kinds) if kind == "str"]
+            self.mirror = Mirror(strings, string_lanes, partial(_with_ages, self.definition))
+        return self.mirror.whole or self.mirror.copy(self._lanes(), int(self.meta[ROWS]), whole=whole)
+
+    def _follow(self, changes: Changes) -> None:
+        assert self.mirror is not None
+        self.mirror.follow(self._lanes(), int(self.meta[ROWS]), changes)
+        if self.mirror.left_behind:
+            self.mirror = None
+
+    def _lanes(self) -> list[Any]:
+        at = [] if self.definition.ttl is None else [self.at]
+        return [*self.stored, *self.columns, *at, self.flags]
+
     def _taken(self, lane: Any, rows: Any) -> Any:
         """A copy of a lane's values; of all rows in their own order, whatever that of `rows` is."""
         return lane[: rows.size].copy() if rows.size == self.meta[ROWS] else lane[rows]
+
+
+def records(columns: Sequence[Column], lanes: Sequence[Any], strings: Strings) -> pa.RecordBatch:
+    """Lanes as they lie in a table, the flags of nullable columns last, as Arrow; those of numbers are not copied."""
+    flags = iter(lanes[len(columns) :])
+    arrays = []
+    for column, lane in zip(columns, lanes, strict=False):
+        given = ~next(flags) if column.nullable else None
+        arrays.append(to_arrow(lane, column.type, strings, given))
+    return pa.record_batch(arrays, schema=pa.schema([c.arrow for c in columns]))
+
+
+def _with_ages(definition: TableDef, lanes: list[Any], strings: Strings) -> pa.RecordBatch:
+    """The records of a copy; where they have a ttl, when they were written is the last column."""
+    found = records(definition.columns, lanes, strings)
+    return found if definition.ttl is None else found.append_column(_AT, pa.array(lanes[-1]))
+
+
+def without_ages(definition: TableDef, found: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+    """What `_with_ages` has made: the records, and when they were written."""
+    if definition.ttl is None:
+        return found, None
+    return found.select(range(found.num_columns - 1)), found.select([found.num_columns - 1])
 
 
 def _empty_slots(capacity: int) -> Any:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.declare.model import Program
+from penstock.declare.model import Program, TableDef
 from penstock.plan.ir import WindowPlan
+from penstock.state.mirror import Cut
 from penstock.state.strings import Strings
-from penstock.state.table import DIRTY, ROWS, TableState
+from penstock.state.table import DIRTY, ROWS, TableState, without_ages
 from penstock.state.timers import TimerHeap
 from penstock.state.unique_ids import UniqueIds
 from penstock.state.view import View
@@ -23,6 +25,30 @@ _COMPACT_ABOVE = 1 << 20
 _COMPACT_ABOVE_BYTES = 1 << 26
 
 Parts = tuple[tuple[str, str, str], ...]  # a name, the table, which of its arrays
+
+
+@dataclass(frozen=True, slots=True)
+class TablesCut:
+    """Tables as of one moment. They are read off it without holding up who writes, by any thread."""
+
+    names: list[str]
+    _small: dict[str, pa.Table]
+    _ages: dict[str, pa.Table]  # of small ones
+    _large: dict[str, tuple[TableDef, Cut]]
+
+    def want(self, wanted: bool = True) -> None:
+        """Whether anybody will read it; called by who holds the gate, as cuts are made."""
+        for _, cut in self._large.values():
+            cut.wanted = wanted
+
+    def read(self) -> tuple[dict[str, pa.Table], dict[str, pa.Table]]:
+        """The tables, and when their records were written, where these have a ttl."""
+        found, ages = dict(self._small), dict(self._ages)
+        for name, (definition, cut) in self._large.items():
+            found[name], at = without_ages(definition, cut.table())
+            if at is not None:
+                ages[name] = at
+        return {name: found[name] for name in self.names}, ages
 
 
 class Tables:
@@ -59,14 +85,53 @@ class Tables:
         """What users see: the tables that they declared."""
         return View(version, {table.definition.name: self.arrow_of(table.definition.name) for table in self._declared})
 
+    def cut(self, *, whole: bool = False) -> TablesCut | None:
+        """What users see, as it is now; None as long as large tables are not copied, of which some more is with each
+        call. The copy is made by and by, so that nobody holds up who writes. whole: all of it at once."""
+        return self._cut([table.definition.name for table in self._declared], keep=True, whole=whole)
+
+    def cut_if_asked(self) -> TablesCut | None:
+        """Likewise, before a batch runs that may be taken back; None where nobody has looked at large tables yet, and
+        where there are none: small ones are quickly read from the disk. It costs little unless it is wanted."""
+        large = [table for table in self._declared if table.is_large()]
+        if not large or not all(table.mirror is not None and table.mirror.whole for table in large):
+            return None
+        cut = self.cut()
+        assert cut is not None
+        cut.want(False)
+        return cut
+
+    def cut_of_all(self, *, whole: bool = False) -> TablesCut | None:
+        """Likewise every table, those of timers with them."""
+        return self._cut([*self.by_name], keep=False, whole=whole)
+
+    def _cut(self, names: list[str], *, keep: bool, whole: bool) -> TablesCut | None:
+        large = [self.by_name[name] for name in names if self.by_name[name].is_large()]
+        copied = [table.mirrored(self.strings, whole=whole) for table in large]
+        if not all(copied):
+            return None
+        small: dict[str, pa.Table] = {}
+        ages: dict[str, pa.Table] = {}
+        cuts: dict[str, tuple[TableDef, Cut]] = {}
+        for name in names:
+            table = self.by_name[name]
+            if table.mirror is not None and table.is_large():
+                cuts[name] = table.definition, table.mirror.cut(keep=keep)
+                continue
+            rows = table.live_rows()
+            small[name] = table.arrow(rows, self.strings)
+            if table.definition.ttl is not None:
+                ages[name] = table.ages(rows)
+        return TablesCut(names, small, ages, cuts)
+
     def changes(self) -> dict[str, tuple[pa.Table, pa.Table]]:
         """What the running batch changed: records as they are now, and the keys of deleted ones."""
         out = {}
         for name, table in self.by_name.items():
-            written, deleted = table.dirty_rows()
-            if written.size or deleted.size:
-                keys = table.arrow(deleted, self.strings, keys_only=True)
-                out[name] = (table.arrow(written, self.strings), keys)
+            if not table.meta[DIRTY]:
+                continue
+            keys = table.arrow(table.changed().deleted, self.strings, keys_only=True)
+            out[name] = (table.arrow_of_written(self.strings), keys)
         return out
 
     def ages(self) -> dict[str, pa.Table]:
@@ -75,7 +140,7 @@ class Tables:
 
     def changed_ages(self) -> dict[str, pa.Table]:
         """Likewise of the written ones of `changes`."""
-        return {name: table.ages(table.dirty_rows()[0]) for name, table in self._with_ttl()}
+        return {name: table.ages(table.changed().written) for name, table in self._with_ttl()}
 
     def _with_ttl(self) -> list[tuple[str, TableState]]:
         return [(name, table) for name, table in self.by_name.items() if table.definition.ttl is not None]
@@ -122,6 +187,9 @@ class Tables:
         self.strings = fresh
         for ids in self.ids.values():
             ids.reindex()
+        for table in self.by_name.values():
+            if table.mirror is not None:
+                table.mirror.renumber(renumbered, fresh)
         for table in self._all.values():
             table.forget_indexes()
             if any(c.type.kind == "str" for c in table.definition.keys):

@@ -25,7 +25,7 @@ from penstock.execute.request import BatchRequest
 from penstock.execute.source_files import SourceNote
 from penstock.plan.migration import Words
 from penstock.plan.schema import Schema
-from penstock.state.tables import Tables
+from penstock.state.tables import Tables, TablesCut
 from penstock.store import migrate, replay
 from penstock.store.outcome_codec import from_log, to_log
 from penstock.store.replay import Recovered, Replay
@@ -238,9 +238,13 @@ class DurableStore:
             self._journal.close()
 
     def _snapshot(self, tables: Tables, *, wait: bool = False) -> None:
+        """Unless it is to wait, it may begin some batches later, once large tables are copied."""
+        cut = tables.cut_of_all(whole=wait)
+        if cut is None:
+            return
         header = {**self._plan(), **self.stream.header(), SCHEMA: self._schema.content}
-        more = replay.ages_parts(tables.ages()) | replay.window_parts(tables) | replay.id_parts(tables)
-        self._journal.snapshot(header, {**tables.arrow(), **more, **self.stream.parts()}, wait=wait)
+        more = replay.window_parts(tables) | replay.id_parts(tables) | self.stream.parts()
+        self._journal.snapshot(header, partial(_parts, cut, more), wait=wait)
 
     def _plan(self) -> dict[str, Any]:
         # A log of inputs is worth only what its transactions are.
@@ -249,6 +253,11 @@ class DurableStore:
     def _replay(self) -> Replay:
         # The database's own engine may be running in another thread.
         return Replay(self._engine.replica(), self._journal.identity, str(self._journal.path))
+
+
+def _parts(cut: TablesCut, more: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    tables, ages = cut.read()
+    return tables | replay.ages_parts(ages) | more
 
 
 def _outcomes(segment: Segment) -> pa.Table:

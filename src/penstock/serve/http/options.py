@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import ipaddress
 import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import InputError, StateError
-from penstock.serve.http.guard import is_loopback
 
 LISTEN = "127.0.0.1:7400"
 
@@ -82,5 +83,21 @@ def listening(options: Options) -> socket.socket:
             f"cannot listen on {options.listen}: {error.strerror}; is another server there? --listen names another port"
         ) from error
     listener.setblocking(False)
-    listener.set_inheritable(True)
     return listener
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def need_extra() -> None:
+    """Raises where what a server takes is not installed. Nothing above this module is imported before."""
+    several = ("uvicorn", "httptools", "uvloop", "starlette", "orjson")
+    missing = [name for name in several if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError(f"to serve, Penstock needs {', '.join(missing)}: pip install 'penstock[serve]'")

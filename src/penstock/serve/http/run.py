@@ -19,7 +19,7 @@ from types import FrameType
 import uvicorn
 
 from penstock.replica.reader import Reader
-from penstock.serve.http import documents, events, pages, records, status
+from penstock.serve.http import changes, documents, events, pages, records, sql, status
 from penstock.serve.http.connection import Connection, look_at
 from penstock.serve.http.guard import Guard
 from penstock.serve.http.options import Options, listening
@@ -27,7 +27,15 @@ from penstock.serve.http.site import Site
 from penstock.serve.http.tokens import Tokens, tokens_of
 
 Part = Callable[[Site, Options], None]
-PARTS: tuple[Part, ...] = (status.add, records.add, pages.add, events.add, documents.add)
+PARTS: tuple[Part, ...] = (
+    status.add,
+    records.add,
+    pages.add,
+    changes.add,
+    events.add,
+    sql.add,
+    documents.add,
+)
 
 _SWEEP_S = 5.0
 _PARENT_S = 0.5
