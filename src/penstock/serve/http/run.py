@@ -12,12 +12,15 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
 
+from penstock.commit.identity import READ_TOKEN, WRITE_TOKEN
 from penstock.replica.reader import Reader
 from penstock.serve.http import changes, documents, events, pages, records, sql, status
 from penstock.serve.http.connection import Connection, look_at
@@ -25,6 +28,7 @@ from penstock.serve.http.guard import Guard
 from penstock.serve.http.options import Options, listening
 from penstock.serve.http.site import Site
 from penstock.serve.http.tokens import Tokens, tokens_of
+from penstock.serve.remote.here import noted
 
 Part = Callable[[Site, Options], None]
 PARTS: tuple[Part, ...] = (
@@ -68,10 +72,18 @@ def serve(options: Options, ready: Callable[[Listening], None], parent: int | No
             url = f"http{'s' * (options.tls_cert is not None)}://{shown}:{port}"
             server = _Server(_config(site, options), site)
             told = Listening(url, os.getpid(), tokens)
-            with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+            beside = _noted(reader.path, port, options)
+            with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner, beside:
                 runner.run(_serve(server, listener, partial(ready, told), parent))
         finally:
             listener.close()
+
+
+def _noted(state: Path, port: int, options: Options) -> AbstractContextManager[None]:
+    """So that clients of this user on this machine find the tokens."""
+    if options.no_token:
+        return nullcontext()
+    return noted(port, options.read_token_file or state / READ_TOKEN, options.write_token_file or state / WRITE_TOKEN)
 
 
 def _config(site: Site, options: Options) -> uvicorn.Config:
