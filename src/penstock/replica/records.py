@@ -22,6 +22,7 @@ from penstock.replica import keys
 from penstock.state.arrow import from_arrow, one_chunk, to_arrow
 from penstock.state.hashing import ONE, TWO, first
 from penstock.state.jit import brief, kernel
+from penstock.state.prefetch import BLOCK, prefetch
 from penstock.state.strings import Strings, buffers, hash_of, same
 from penstock.state.table import ROWS, USED
 from penstock.state.tables import Tables
@@ -29,6 +30,8 @@ from penstock.state.tables import Tables
 # What 18 digits need, whatever the caller's own context rounds to.
 _EXACT = decimal.Context(prec=40)
 _FIRST_DAY = EPOCH.toordinal()
+# That a table has more at least than it is filled with.
+_ROOM = 1 << 12
 
 
 class Records:
@@ -65,7 +68,11 @@ class Records:
 
     def rows_at(self, words: Any) -> Any:
         """Of each key; -1 where there is no such record."""
-        return self._table.rows_of(words)
+        if len(words) > 1:
+            return self._table.rows_of(words)
+        rows = np.empty(words.shape[1], np.int64)
+        _rows_of_words(self._table.slots, words[0], rows)
+        return rows
 
     def words(self, several: pa.Table) -> Any:
         """Of keys as Arrow: a row a key column. Of a string that is not in the pool: -1, which no record has."""
@@ -146,6 +153,13 @@ class Records:
         """Insert or overwrite whole records."""
         self._table.put(rows, self.strings, 0)
 
+    def fill(self, rows: pa.Table) -> None:
+        """The first ones, with room for some more: to make it later holds up who reads."""
+        strings, texts = self.strings, self._texts(rows)
+        self._table.reserve(_with_room(rows.num_rows))
+        strings.reserve(_with_room(len(texts) * rows.num_rows), _with_room(sum(text.nbytes for text in texts)))
+        self.put(rows)
+
     def split(self, rows: pa.Table) -> tuple[Any, list[Any]]:
         """Records as `put_lanes` takes them. This needs no lock where they fit: strings are written behind those that
         others read."""
@@ -206,6 +220,10 @@ class Records:
         return strings.data[start:stop].tobytes().decode()
 
 
+def _with_room(count: int) -> int:
+    return count + count // 4 + _ROOM
+
+
 def _bytes(text: str) -> Any:
     try:
         return np.frombuffer(text.encode(), np.uint8)
@@ -261,5 +279,33 @@ def _row_of_text(slots: Any, pool: Any, starts: Any, data: Any, text: Any) -> An
 
 @kernel
 def _numbers_of(slots: Any, starts: Any, data: Any, offsets: Any, source: Any, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = _number_of(slots, starts, data, source, np.int64(offsets[i]), np.int64(offsets[i + 1]))
+    """Of many strings. What the next steps of a block will need is fetched while others are at work."""
+    mask = np.uint64(slots.size - 1)
+    hashes = np.empty(BLOCK, np.uint64)
+    for block in range(0, out.size, BLOCK):
+        end = min(block + BLOCK, out.size)
+        for i in range(block, end):
+            h = (np.uint64(hash_of(source, np.int64(offsets[i]), np.int64(offsets[i + 1]))) << ONE) & mask
+            hashes[i - block] = h
+            prefetch(slots, h)
+        for i in range(block, end):
+            number = slots[hashes[i - block] + ONE]
+            if number >= 0:
+                prefetch(starts, np.uint64(number))
+        for i in range(block, end):
+            number = slots[hashes[i - block] + ONE]
+            if number >= 0:
+                prefetch(data, np.uint64(starts[number]))
+        for i in range(block, end):
+            out[i] = _number_of(slots, starts, data, source, np.int64(offsets[i]), np.int64(offsets[i + 1]))
+
+
+@kernel
+def _rows_of_words(slots: Any, words: Any, out: Any) -> None:
+    """Of a single key column."""
+    for block in range(0, out.size, BLOCK):
+        end = min(block + BLOCK, out.size)
+        for i in range(block, end):
+            prefetch(slots, first(words[i], slots))
+        for i in range(block, end):
+            out[i] = _row_of_word(slots, words[i])

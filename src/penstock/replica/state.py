@@ -52,7 +52,7 @@ class State:
         state = cls(app, schema.definitions(where))
         for name, records in state.records.items() if snapshot is not None else ():
             if snapshot is not None and name in snapshot.tables:
-                records.put(snapshot.tables[name])
+                records.fill(snapshot.tables[name])
         return state
 
     def apply(self, changes: Changes) -> None:
@@ -130,7 +130,7 @@ class State:
         which does not change any more."""
         after = State(self.app, tuple(self.definitions.values()))
         for name, records in self.records.items():
-            after.records[name].put(records.arrow_of_all())
+            after.records[name].fill(records.arrow_of_all())
         after._set_limits()
         for records, _, rows in [] if changes is None else self._known(changes):
             after.records[records.definition.name].make_room(rows)
@@ -145,7 +145,7 @@ class State:
                 for change, rows in changes.tables[name]:
                     after._change(records, change, *after._split(records, change, rows))
             elif name in self.records and name not in changes.schema.restated:
-                records.put(self.records[name].arrow_of_all())
+                records.fill(self.records[name].arrow_of_all())
         return after
 
     # -- cuts -------------------------------------------------------------------------------
