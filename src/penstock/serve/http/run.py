@@ -22,6 +22,7 @@ import uvicorn
 
 from penstock.commit.identity import READ_TOKEN, WRITE_TOKEN
 from penstock.replica.reader import Reader
+from penstock.serve import flight
 from penstock.serve.http import changes, documents, events, pages, records, sql, status
 from penstock.serve.http.connection import Connection, look_at
 from penstock.serve.http.guard import Guard
@@ -38,6 +39,7 @@ PARTS: tuple[Part, ...] = (
     changes.add,
     events.add,
     sql.add,
+    flight.add,
     documents.add,
 )
 
@@ -54,6 +56,7 @@ class Listening:
     url: str
     pid: int
     tokens: Tokens | None
+    flight: str | None = None  # where it listens for Arrow Flight
 
 
 def serve(options: Options, ready: Callable[[Listening], None], parent: int | None = None) -> None:
@@ -71,7 +74,7 @@ def serve(options: Options, ready: Callable[[Listening], None], parent: int | No
             shown = f"[{host}]" if ":" in host else host
             url = f"http{'s' * (options.tls_cert is not None)}://{shown}:{port}"
             server = _Server(_config(site, options), site)
-            told = Listening(url, os.getpid(), tokens)
+            told = Listening(url, os.getpid(), tokens, site.flight)
             beside = _noted(reader.path, port, options)
             with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner, beside:
                 runner.run(_serve(server, listener, partial(ready, told), parent))
