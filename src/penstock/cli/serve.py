@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -25,7 +26,12 @@ def serve(options: Options, *, parent: int | None, as_json: bool) -> None:
             return
         _say(options, told.url, None if told.tokens is None else told.tokens.read.decode(), told.flight)
 
-    run(options, ready, parent)
+    plan = None
+    if options.explain is not None:
+        from penstock.cli.pipeline import app_of
+
+        plan = app_of(options.explain).plan
+    run(options, ready, parent, plan)
 
 
 def write_and_serve(app: str, options: Options, *, as_json: bool) -> None:
@@ -35,7 +41,7 @@ def write_and_serve(app: str, options: Options, *, as_json: bool) -> None:
     from penstock.serve.http.child import Served
     from penstock.serve.http.tokens import tokens_of
 
-    found = app_of(app)
+    found, options = app_of(app), replace(options, explain=app)
     options.check()
     ended = threading.Event()
     before = {one: signal.signal(one, lambda *_: ended.set()) for one in (signal.SIGINT, signal.SIGTERM)}

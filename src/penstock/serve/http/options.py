@@ -24,6 +24,7 @@ class Options:
     tls_key: Path | None = None
     sql: bool = False
     no_token: bool = False
+    explain: str | None = None  # MODULE:APP, whose transactions the server then knows; it writes nothing
     flight: str | None = None  # where to listen for Arrow Flight
 
     @property
@@ -64,6 +65,8 @@ class Options:
             path: Path | None = getattr(self, name)
             if path is not None:
                 given += [f"--{name.replace('_', '-')}", os.fspath(path.absolute())]
+        if self.explain is not None:
+            given += ["--explain", self.explain]
         given += [] if self.flight is None else ["--flight", self.flight]
         return given + ["--sql"] * self.sql + ["--no-token"] * self.no_token
 

@@ -21,9 +21,11 @@ from types import FrameType
 import uvicorn
 
 from penstock.commit.identity import READ_TOKEN, WRITE_TOKEN
+from penstock.plan.ir import Plan
 from penstock.replica.reader import Reader
 from penstock.serve import flight
-from penstock.serve.http import changes, documents, events, pages, records, sql, status
+from penstock.serve.console import console
+from penstock.serve.http import batches, changes, documents, events, pages, records, sql, status
 from penstock.serve.http.connection import Connection, look_at
 from penstock.serve.http.guard import Guard
 from penstock.serve.http.options import Options, listening
@@ -37,10 +39,12 @@ PARTS: tuple[Part, ...] = (
     records.add,
     pages.add,
     changes.add,
+    batches.add,
     events.add,
     sql.add,
     flight.add,
     documents.add,
+    console.add,
 )
 
 _SWEEP_S = 5.0
@@ -59,10 +63,13 @@ class Listening:
     flight: str | None = None  # where it listens for Arrow Flight
 
 
-def serve(options: Options, ready: Callable[[Listening], None], parent: int | None = None) -> None:
-    """Serves until it is told to end. parent: the pid of who started it, with which it ends."""
+def serve(
+    options: Options, ready: Callable[[Listening], None], parent: int | None = None, plan: Plan | None = None
+) -> None:
+    """Serves until it is told to end. parent: the pid of who started it, with which it ends. plan: of the app, where it
+    is at hand: a log of inputs is read by running it again."""
     options.check()
-    with Reader(options.state) as reader:
+    with Reader(options.state, plan=plan) as reader:
         tokens = None if options.no_token else tokens_of(reader.path, options.read_token_file, options.write_token_file)
         listener = listening(options)
         try:

@@ -52,6 +52,7 @@ class Site:
         self.begun = time.monotonic()
         self.connections: set[Any] = set()  # uvicorn's
         self.stopping = asyncio.Event()  # streams end then
+        self.door: tuple[bytes, str] | None = None  # a page for who comes to / without a token, and its policy
         self.cleanup: list[Callable[[], None]] = []  # what is to be done when the server ends
         self.loop: asyncio.AbstractEventLoop | None = None  # once it serves
         self.sql: SqlProcess | None = None  # where the server takes SQL
@@ -129,7 +130,15 @@ class Site:
                 headers = [(b"location", b"/")] + ([(b"set-cookie", cookie.encode())] if cookie else [])
                 await _send(Answer(b"", status=303, headers=tuple(headers)), send)
                 return 303
-        self.guard.check(scope, READ)
+        try:
+            self.guard.check(scope, READ)
+        except Refusal as refusal:
+            if self.door is None or refusal.status != 401 or scope["path"] != "/" or not _is_browser(scope):
+                raise
+            content, policy = self.door
+            more = (*refusal.headers, (b"content-security-policy", policy.encode()))
+            await _send(Answer(content, status=401, type=b"text/html; charset=utf-8", headers=more), send)
+            return 401
         if self._starlette is None or scope["path"].startswith("/v1/"):
             raise Refusal(404, "no_route", "there is no such path; /docs lists those that there are")
         status = 0
@@ -196,6 +205,10 @@ class Site:
             step()
         self._threads.shutdown(wait=False, cancel_futures=True)
         await send({"type": "lifespan.shutdown.complete"})
+
+
+def _is_browser(scope: Any) -> bool:
+    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
 
 
 async def _send(answer: Answer, send: Any) -> None:
