@@ -93,3 +93,6 @@ def test_a_person_may_say_what_is_done(tmp_path: Path) -> None:
     path = write_sink(tmp_path)
     path.write_text("8\n")
     assert read_sink(path) == SinkNote("", sending=8, done=8, ends=None)
+    path.write_text("8" * 5000)
+    with pytest.raises(StateError, match="is damaged"):
+        read_sink(path)

@@ -37,6 +37,7 @@ BESIDE = {"checkpoint", "sources", SINKS}
 DRAINED = "drained"  # what it notes at its end
 # What a server makes that is given no tokens; each is written under another name first (NAME.….tmp).
 READ_TOKEN, WRITE_TOKEN = "read.token", "write.token"
+REPORTS = "reports"  # of the last batches (store/reports.py); nothing depends on it
 CALLS = "calls.sock"  # a socket that is there while calls are served; a writer that was killed leaves it behind
 
 

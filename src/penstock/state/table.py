@@ -151,19 +151,30 @@ class TableState:
         """Insert or overwrite whole records. at: the clock when they were written, of all or of each."""
         if table.num_rows == 0:
             return
-        self.forget_indexes()
-        keys = self.keys_of(table, strings)
-        self.reserve(table.num_rows)
-        rows = hashing.add_rows(self.slots, self.stored, self.flags, self.free, self.meta, keys)
-        flags = iter(self.columns[len(self.definition.values) :])
-        for column, array in zip(self.definition.values, self.columns, strict=False):
-            array[rows] = from_arrow(table.column(column.name), column.type, strings)
+        self.put_lanes(*self.lanes_of(table, strings), batch, at)
+
+    def lanes_of(self, table: pa.Table, strings: Strings) -> tuple[Any, list[Any]]:
+        """Records as `put_lanes` takes them: their keys, and what `columns` holds of each. Nothing of the table changes
+        but the pool of strings."""
+        keys, lanes, flags = self.keys_of(table, strings), [], []
+        for column in self.definition.values:
+            lane = from_arrow(table.column(column.name), column.type, strings)
             if column.nullable:
                 there = validity(one_chunk(table.column(column.name)))
-                none = ~there if there.size else np.zeros(rows.size, np.bool_)
+                none = ~there if there.size else np.zeros(table.num_rows, np.bool_)
                 # What is None lies as zero (plan/nullable.py).
-                array[rows[none]] = strings.number("") if column.type.kind == "str" else 0
-                next(flags)[rows] = none
+                zero = strings.number("") if column.type.kind == "str" else 0
+                lane = np.where(none, zero, lane) if none.any() else lane
+                flags.append(none)
+            lanes.append(lane)
+        return keys, [*lanes, *flags]
+
+    def put_lanes(self, keys: Any, lanes: list[Any], batch: int, at: Any = NEVER) -> None:
+        self.forget_indexes()
+        self.reserve(keys.shape[1])
+        rows = hashing.add_rows(self.slots, self.stored, self.flags, self.free, self.meta, keys)
+        for array, lane in zip(self.columns, lanes, strict=True):
+            array[rows] = lane
         self.written[rows] = batch
         if self.definition.ttl is not None:
             self.at[rows], self._ages = at, None
@@ -172,7 +183,11 @@ class TableState:
 
     def drop(self, table: pa.Table, strings: Strings) -> None:
         """Delete records by key. One that is not there was made and deleted in the same batch."""
-        rows = self.rows_of(self.keys_of(table, strings)) if table.num_rows else np.zeros(0, np.int64)
+        if table.num_rows:
+            self.drop_rows(self.rows_of(self.keys_of(table, strings)))
+
+    def drop_rows(self, rows: Any) -> None:
+        """-1: there is none."""
         rows = rows[rows >= 0]
         if rows.size == 0:
             return

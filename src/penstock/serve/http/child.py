@@ -42,6 +42,7 @@ class Served:
             raise
         self.url: str = told["url"]
         self.pid: int = told["pid"]
+        self.flight: str | None = told.get("flight")
         threading.Thread(target=self._watch, name="penstock-served", daemon=True).start()
 
     @property

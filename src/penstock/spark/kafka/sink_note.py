@@ -14,7 +14,7 @@ from pathlib import Path
 
 from penstock.commit.disk import Disk
 from penstock.commit.identity import SINKS, directory_of, refuse_foreign
-from penstock.commit.sealed import read_sealed, seal
+from penstock.commit.sealed import bare_number, read_sealed, seal
 from penstock.errors import StateError
 
 SUFFIX = ".topic"
@@ -39,8 +39,8 @@ def read_sink_note(disk: Disk, path: Path) -> SinkNote | None:
         data = disk.read(path)
     except FileNotFoundError:
         return None
-    if data.strip().isdigit():
-        return SinkNote("", int(data), int(data), None)
+    if (by_hand := bare_number(data)) is not None:
+        return SinkNote("", by_hand, by_hand, None)
     content = read_sealed(disk, path, "kind", "what", "topic", "sending", "done", "ends")
     refuse_foreign(disk, path, content, path.parent.parent, "restore its own")
     if (content["kind"], content["what"]) != (KIND, path.stem):
