@@ -23,7 +23,7 @@ from penstock.state.ages import NEVER
 from penstock.state.arrow import from_arrow, one_chunk, to_arrow
 from penstock.state.hashing import ONE, TWO, first
 from penstock.state.jit import brief, kernel
-from penstock.state.strings import hash_of, same
+from penstock.state.strings import hash_of, place_of
 from penstock.state.table import ROWS
 from penstock.state.tables import Tables
 
@@ -198,18 +198,7 @@ def _row_of_word(slots: Any, word: Any) -> Any:
 @kernel
 def _number_of(slots: Any, starts: Any, data: Any, source: Any, start: Any, stop: Any) -> Any:
     """A string's number in the pool, -1 where it is not there."""
-    h64 = np.int64(hash_of(source, start, stop))
-    mask = np.uint64(slots.size - 1)
-    h = (np.uint64(h64) << ONE) & mask
-    n = stop - start
-    while True:
-        number = slots[h + ONE]
-        if number == -1:
-            return number
-        if slots[h] == h64 and starts[number + 1] - starts[number] == n:
-            if same(data, starts[number], source, start, n):
-                return number
-        h = (h + TWO) & mask
+    return place_of(slots, starts, data, hash_of(source, start, stop), source, start, stop - start)[1]
 
 
 @brief
