@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from penstock._version import __version__
 from penstock.app import App
-from penstock.declare.app import check, decimal, index, key, order
-from penstock.declare.app import id_ as id
+from penstock.declare.marks import check, decimal, index, key, order
+from penstock.declare.marks import id_ as id
 from penstock.declare.objects import abort, emit, function, now, require, udf
 from penstock.errors import (
     ConflictError,
@@ -23,6 +23,8 @@ from penstock.schedule.policy import Policy
 if TYPE_CHECKING:
     from penstock.replica.reader import Reader as Reader
     from penstock.replica.reader import reader as reader
+    from penstock.serve.remote.client import Client as Client
+    from penstock.serve.remote.client import connect as connect
     from penstock.spark.files import parquet as parquet
     from penstock.spark.kafka.sink import kafka_sink as kafka_sink
     from penstock.spark.kafka.source import kafka as kafka
@@ -30,11 +32,15 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        """What needs pyspark, or numba's cache, imported when it is asked for."""
+        """What needs pyspark, numba's cache or an extra, imported when it is asked for."""
         if name in ("Reader", "reader"):
             from penstock.replica import reader
 
             return getattr(reader, name)
+        if name in ("Client", "connect"):
+            from penstock.serve.remote import client
+
+            return getattr(client, name)
         if name == "parquet":
             from penstock.spark.files import parquet
 

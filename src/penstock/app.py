@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, dataclass_transfo
 from penstock.check.scrub import SCRUB
 from penstock.commit import RETAIN, SNAPSHOT_EVERY, Disk
 from penstock.declare import notebook
-from penstock.declare.app import Declarations, decimal, id_, order
+from penstock.declare.app import Declarations
+from penstock.declare.marks import decimal, id_, order
 from penstock.declare.model import Program
 from penstock.declare.objects import EventType, F, Rows, Table, Window
 from penstock.errors import DeclarationError, InputError
@@ -352,6 +353,7 @@ class App(Declarations):
         name: str | None = None,
         outputs: Mapping[Any, Output] | None = None,
         calls: bool | Iterable[Any] = False,
+        serve: str | None = None,
         idle: str | int | datetime.timedelta | None = None,
         on_bad: OnBad = "reject",
         ahead: Ahead = AHEAD,
@@ -375,6 +377,9 @@ class App(Declarations):
             calls: Whether other processes of the machine that the engine runs on may call (`connect`) while the query
                 runs, or the events that they may call. Outcomes of calls go to the files, too; a function gets those of
                 the stream.
+            serve: "127.0.0.1:7400": serve the state there over HTTP while the query runs, as `penstock serve` does. The
+                server is a process of its own: `query.served` says its `url`, whether it is `alive`, and the `error` it
+                ended with, if it did by itself, which does not disturb the query.
             idle: When no data has come for so long, the clock goes on to the wall clock minus the watermark, and what
                 is held or waits up to there runs: "30 seconds". For datetimes. What comes afterwards with an older ts
                 is late (without a watermark: behind timers that have run). So choose it longer than the longest outage
@@ -399,6 +404,7 @@ class App(Declarations):
             name=name,
             outputs=None if outputs is None else dict(outputs),
             calls=calls,
+            serve=serve,
             idle=idle,
             on_bad=on_bad,
             ahead=ahead,

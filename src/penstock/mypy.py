@@ -8,7 +8,7 @@
     @bank.window(rows=3)   class "Recent record": …
     class Recent: …        Recent: Window["Recent record"]     and `w: Recent` in a trigger is one
     @bank.event
-    class Transfer: …      class Transfer(Fields): …           (declare/app.py)
+    class Transfer: …      class Transfer(Fields): …           (declare/marks.py)
 
 It reads what stands on the left as what stands on the right, where `bank` is an app: `bank = ps.App("bank")`, or a name
 with the type `ps.App`. A class that stays a class will not do for a table: mypy takes `account = Account[key]` for
@@ -32,7 +32,7 @@ from mypy.plugin import (
 from mypy.semanal import SemanticAnalyzer
 from mypy.types import Instance, Type, get_proper_type
 
-APP, TABLE, FIELDS = "penstock.app.App", "penstock.declare.objects.Table", "penstock.declare.app.Fields"
+APP, TABLE, FIELDS = "penstock.app.App", "penstock.declare.objects.Table", "penstock.declare.marks.Fields"
 WINDOW = "penstock.declare.objects.Window"
 
 

@@ -299,6 +299,7 @@ class Versions:
         if self._outlet is not None:
             self._outlet.add(self._version, pending.outcomes, pending.emitted)
         pending.report.seconds["commit"] += time.perf_counter() - begun
+        self._store.report(pending.report)
 
     def go_back(self) -> None:
         """Memory as of the last batch that has happened: what ran ahead of it is forgotten."""

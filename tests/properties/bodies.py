@@ -28,8 +28,8 @@ from values import pick
 from penstock.declare.model import Program
 from penstock.declare.types import BOOL, DATE, DATETIME, FLOAT, INT, INT_MAX, INT_MIN, STR, TIMEDELTA, Type
 
-# Enums of a program. What is made and stored need not be a member, but a constant must: so the one that is stored has all
-# strings that `literal` writes.
+# Enums of a program. What is made and stored need not be a member, but a constant must: so the one that is stored has
+# all strings that `literal` writes.
 _SHADES = {"A": "a", "B": "b", "NONE": "", "E": "é", "SUN": "日本", "NEW": "new"}
 _LEVELS = {"LOW": 0, "HIGH": 7, "BELOW": -1}
 SHADE = Type("str", enum="Shade", members=tuple(_SHADES.values()))

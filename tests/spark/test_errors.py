@@ -39,7 +39,7 @@ from test_stream import (
 )
 
 import penstock as ps
-from penstock.spark.start import delay_of
+from penstock.spark.arguments import span
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning:pyspark")]
 
@@ -102,9 +102,9 @@ def test_a_watermark_of_times(watermark: Any) -> None:
     class Tick:
         at: dt.datetime = ps.order()
 
-    assert delay_of(app.program, watermark) == 90_000_000
+    assert span(app.program, "watermark", watermark) == 90_000_000
     with pytest.raises(ps.InputError, match="a timedelta or a number of microseconds"):
-        delay_of(app.program, dt.timedelta(seconds=-1))
+        span(app.program, "watermark", dt.timedelta(seconds=-1))
 
 
 def test_one_static_frame_among_streams_is_refused(spark: Any, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def run_with_kills(root: Path, kills: int, seed: int) -> dict[str, int]:
     """Kill the job, the broker or both, until there were so many kills; then let it come to its end."""
     print(f"seed {seed}")
     chance = random.Random(seed)
-    some = [e for e in events(seed, 30 * PER_BATCH * kills // 10, disorder=8) if e.definition is Transfer.definition]
+    some = [e for e in events(seed, 6 * PER_BATCH * kills, disorder=8) if e.definition is Transfer.definition]
     try:
         broker = Broker(root)
     except NoBroker as error:
@@ -114,7 +114,7 @@ def run_with_kills(root: Path, kills: int, seed: int) -> dict[str, int]:
         state_of(root)
         job = Job(root, broker)
         while sum((counts["job"], counts["broker"])) < kills:
-            if not job.goes_on(chance.randrange(1, 12)):
+            if not job.goes_on(chance.randrange(1, 10)):
                 said = job.words()
                 assert job.process.returncode != 0, "it was over before most of the kills"
                 assert "goes on where it was" in said or "are written when the query is started again" in said, said

@@ -26,7 +26,7 @@ from test_stream import (
 
 import penstock as ps
 from penstock.spark.check import check_beside
-from penstock.spark.checkpoint import extend_plans, noted_events, read_note
+from penstock.spark.checkpoint import extend_plans, noted_offsets, read_note
 from penstock.spark.compatibility import ReadAllAvailable
 from penstock.spark.files import FileNames
 
@@ -100,7 +100,7 @@ def test_a_direct_source_comes_and_goes_and_comes_again(spark: Any, tmp_path: Pa
             put(tmp_path / kind.definition.name, tables_of(some)[kind])
         finish(bank.start({kind: files[kind] for kind in kinds}, **where))
     assert_as_reference(every, where["state"], outcomes_in(tmp_path / "out"))
-    assert noted_events(str(where["state"])) == ["Transfer", "Deposit"]
+    assert noted_events(where["state"]) == ["Transfer", "Deposit"]
     assert not [found for found in check_beside(where["state"]) if found.problem]
 
 
@@ -200,12 +200,17 @@ def test_a_direct_source_refuses_an_offset_that_is_not_its_own(tmp_path: Path) -
             reader.partitions(reader.initialOffset(), other)
 
 
+def noted_events(state: Path) -> list[str | None] | None:
+    noted = noted_offsets(str(state))
+    return None if noted is None else [None if offset is None else str(offset["event"]) for offset in noted]
+
+
 def test_notes_say_which_event_each_source_was_of(tmp_path: Path) -> None:
-    assert noted_events(str(tmp_path)) is None
+    assert noted_events(tmp_path) is None
     checkpoint = tmp_path / "checkpoint"
     note(checkpoint, 9, "v1", META, '{"event": "Deposit", "files": 2}', '{"event": "Transfer", "files": 2}')
-    assert noted_events(str(tmp_path)) == ["Deposit", "Transfer"]
+    assert noted_events(tmp_path) == ["Deposit", "Transfer"]
     note(checkpoint, 10, "v1", META, '{"event": "Deposit", "files": 2}', "-", '{"logOffset": 3}', "7")
-    assert noted_events(str(tmp_path)) == ["Deposit", None, None, None]
+    assert noted_events(tmp_path) == ["Deposit", None, None, None]
     note(checkpoint, 11, "v2", "other")
-    assert noted_events(str(tmp_path)) is None
+    assert noted_events(tmp_path) is None

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from penstock.cli.commands import app
 from penstock.cli.pipeline import app_of
 from penstock.commit import Disk
-from penstock.commit.lines import directory_of
+from penstock.commit.identity import directory_of
 from penstock.publish.files import OutcomeFiles
 from penstock.spark.check import check_beside, check_outcome_files
 from penstock.spark.drained import DrainNote
@@ -219,9 +219,14 @@ def test_what_is_no_state_directory_is_one_line(tmp_path: Path) -> None:
         assert says in err and len(err.strip().splitlines()) == 1
 
 
-def test_a_list_that_lacks_files_which_have_been_read(made: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "others",
+    [b"", b'\n{"event":"Transfer","offsets":{"0":190}}', b'\n{"logOffset":2}\n-'],
+    ids=["none", "topic", "frames"],
+)
+def test_a_list_that_lacks_files_which_have_been_read(made: Path, tmp_path: Path, others: bytes) -> None:
     state = Path(shutil.copytree(made / "state", tmp_path / "state"))
-    offsets = b'v1\n{"batchWatermarkMs":0}\n{"event":"Deposit","files":%d}'
+    offsets = b'v1\n{"batchWatermarkMs":0}\n{"event":"Deposit","files":%d}' + others
     newest = state / "checkpoint" / "offsets" / str(BATCHES - 1)
     hadoop(newest, offsets % 2)
     assert not [found for found in check_beside(state) if not found.ok]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from penstock.commit import Disk
-from penstock.commit.identity import IDENTITY
-from penstock.commit.lines import ChainedLines, directory_of
+from penstock.commit.identity import IDENTITY, directory_of
+from penstock.commit.lines import ChainedLines
 from penstock.commit.sealed import seal
 from penstock.errors import StateError
 

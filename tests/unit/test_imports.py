@@ -1,7 +1,7 @@
 """Imports point one way, down the way of a batch; `import penstock` does nothing but define names.
 
     errors < declare < plan < state < execute < schedule < engine < commit < check < store < publish < replica <
-    serve < gate < call_answers < versions < call < ledger < calls < database < app < the rest
+    inspect < serve < gate < call_answers < versions < call < ledger < calls < database < app < the rest
 
 A stage imports itself, the stages before it, errors and observe. The files are read, not run, so that an
 import inside a function or under TYPE_CHECKING counts as well.
@@ -37,6 +37,7 @@ ORDER = (
         "store",
         "publish",
         "replica",
+        "inspect",
         "serve",
         "gate",
         "call_answers",

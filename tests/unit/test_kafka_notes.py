@@ -13,32 +13,32 @@ from penstock.commit.identity import IDENTITY
 from penstock.commit.sealed import seal
 from penstock.errors import StateError
 from penstock.spark.check import check_beside
-from penstock.spark.kafka import note
-from penstock.spark.kafka.sink_note import SinkNote, read_note, sink_path, write_note
+from penstock.spark.kafka.sink_note import SinkNote, read_sink_note, sink_path, write_sink_note
+from penstock.spark.kafka.topic_note import TopicNote, read_or_write_topic_note, read_topic_note, topic_note_path
 
-BEGUN = note.TopicNote("transfers", "an-id", {0: 5, 10: 7, 2: 0})
+BEGUN = TopicNote("transfers", "an-id", {0: 5, 10: 7, 2: 0})
 SENT = SinkNote("outcomes", sending=8, done=7, ends={0: 190, 1: 3})
 
 
 def write_source(state: Path) -> Path:
-    path = note.note_path(state, "Transfer")
-    assert note.read_or_write(path, lambda: BEGUN) == BEGUN
+    path = topic_note_path(state, "Transfer")
+    assert read_or_write_topic_note(path, lambda: BEGUN) == BEGUN
     return path
 
 
 def write_sink(state: Path) -> Path:
     path = sink_path(state, "outcomes")
-    write_note(Disk(), path, SENT)
+    write_sink_note(Disk(), path, SENT)
     return path
 
 
 def read_sink(path: Path) -> SinkNote | None:
-    return read_note(Disk(), path)
+    return read_sink_note(Disk(), path)
 
 
 BOTH: Any = pytest.mark.parametrize(
     ("write", "read", "wanted"),
-    [(write_source, note.read, BEGUN), (write_sink, read_sink, SENT)],
+    [(write_source, read_topic_note, BEGUN), (write_sink, read_sink, SENT)],
     ids=["source", "sink"],
 )
 Write, Read = Callable[[Path], Path], Callable[[Path], Any]
@@ -58,7 +58,7 @@ def test_a_note_is_read_as_it_was_written(tmp_path: Path, write: Write, read: Re
 
 def test_where_a_stream_began_stays(tmp_path: Path) -> None:
     path = write_source(tmp_path)
-    assert note.read_or_write(path, lambda: note.TopicNote("other", "other", {})) == BEGUN
+    assert read_or_write_topic_note(path, lambda: TopicNote("other", "other", {})) == BEGUN
     assert (BEGUN.begin(10), BEGUN.begin(11)) == (7, 0)
 
 
@@ -93,3 +93,6 @@ def test_a_person_may_say_what_is_done(tmp_path: Path) -> None:
     path = write_sink(tmp_path)
     path.write_text("8\n")
     assert read_sink(path) == SinkNote("", sending=8, done=8, ends=None)
+    path.write_text("8" * 5000)
+    with pytest.raises(StateError, match="is damaged"):
+        read_sink(path)

@@ -406,10 +406,11 @@ class Registry(BaseHTTPRequestHandler):
     """As far as a reader asks: GET /schemas/ids/7."""
 
     def do_GET(self) -> None:
-        known = self.path == "/schemas/ids/7"
-        self.send_response(200 if known else 404)
+        known = {"7": json.dumps(AVRO), "9": 'syntax = "proto3";', "10": '{"type": "object"}', "11": '"Unknown"'}
+        number = self.path.removeprefix("/schemas/ids/")
+        self.send_response(200 if number in known else 404)
         self.end_headers()
-        self.wfile.write(json.dumps({"schema": json.dumps(AVRO)} if known else {"error_code": 40403}).encode())
+        self.wfile.write(json.dumps({"schema": known[number]} if number in known else {"error_code": 40403}).encode())
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -421,18 +422,18 @@ def test_avro_of_a_registry() -> None:
         address = f"http://127.0.0.1:{server.server_address[1]}"
         parser: Any = kafka("t", bootstrap="b", value="avro", registry=address).parser
         framed = b"\0" + (7).to_bytes(4, "big") + avro(RECORD)
-        unknown = b"\0" + (8).to_bytes(4, "big") + avro(RECORD)
-        given = messages(framed, unknown, avro(RECORD), framed)
+        unknown = [b"\0" + number.to_bytes(4, "big") + avro(RECORD) for number in (8, 9, 10, 11)]
+        given = messages(framed, *unknown, avro(RECORD), framed)
         parser.prepare(given.values)
         server.shutdown()
     found = rows(Every.definition, given, parser)
     assert found.table.column("id").to_pylist() == ["a", "a"]
     assert found.unreadable is not None
-    first, second = found.unreadable.column("reason").to_pylist()
-    assert first == f"topic t, partition 0, offset 3: the registry at {address} has no schema 8"
-    assert second.endswith("it does not begin with 0 and the number of a schema")
+    *several, last = (reason.split(": ", 1)[1] for reason in found.unreadable.column("reason").to_pylist())
+    assert several == [f"the registry at {address} has no Avro schema {number}" for number in (8, 9, 10, 11)]
+    assert last == "it does not begin with 0 and the number of a schema"
     with pytest.raises(ps.InputError, match="does not answer"):
-        kafka("t", bootstrap="b", value="avro", registry=address).parser.prepare([b"\0\0\0\0\x09"])  # type: ignore[attr-defined]
+        kafka("t", bootstrap="b", value="avro", registry=address).parser.prepare([b"\0\0\0\0\x0c"])  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_an_empty_note_blocks_only_a_function(state: Path) -> None:
 def test_a_damaged_note_is_named(state: Path, can_repeat: bool) -> None:
     DrainNote(state, Disk()).write(5)
     whole = (state / DRAINED).read_bytes()
-    for broken in (b"5x", b"\0\0", whole[:-4], whole.replace(b'"drained": 5', b'"drained": 4')):
+    for broken in (b"5x", b"9" * 5000, b"\0\0", whole[:-4], whole.replace(b'"drained": 5', b'"drained": 4')):
         (state / DRAINED).write_bytes(broken)
         with pytest.raises(StateError, match=r"drained is damaged: .* write 5 into it; .* remove it"):
             says(state, 5, can_repeat)

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.declare.app import Declarations, check, id_, key, order
+from penstock.declare.app import Declarations
+from penstock.declare.marks import check, id_, key, order
 from penstock.declare.model import Program
 from penstock.declare.objects import EventType, Table, abort, require, udf
 from penstock.declare.types import BOOL, DATE, DATETIME, FLOAT, INT, INT_MAX, INT_MIN, STR, Type

@@ -1,5 +1,6 @@
 """`ps.id(unique=…)`: an id runs once within a span of event time, everywhere; who brings it again is a duplicate."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -17,6 +18,7 @@ from penstock.declare.types import INT
 from penstock.execute.source_files import SourceFile, SourceRows
 from penstock.publish.files import OutcomeFiles
 from penstock.replica.directory import Directory
+from penstock.state.strings import Strings
 from penstock.state.unique_ids import UniqueIds
 from penstock.store.reset import opened
 from penstock.testing import assert_same_outcomes, assert_same_tables, check
@@ -255,6 +257,41 @@ def test_another_span_holds_for_what_is_remembered(tmp_path: Path) -> None:
                 assert got == [status]
 
 
+@pytest.mark.parametrize("log", ["changes", "input"])
+@pytest.mark.parametrize("snapshot_every", [1, 100])
+def test_a_wider_span_knows_all_that_ran_within_it(tmp_path: Path, log: Any, snapshot_every: int) -> None:
+    """Two first ones of an id may then be nearer than the span: each of them still counts, and the lower is named."""
+
+    def app(unique: int) -> tuple[ps.App, Any]:
+        app = ps.App("clicks")
+
+        @app.event
+        class Click:
+            ts: int = ps.order()
+            id: str = ps.id(unique=unique)
+
+        @app.transaction
+        def click(e: Click) -> None:
+            pass
+
+        return app, Click
+
+    before, click = app(3)
+    options: dict[str, Any] = {"log": log, "snapshot_every": snapshot_every, "background": False}
+    reference: Any = before.reference()
+    with before.open(tmp_path, **options) as db:
+        for ts in (140, 100, 105, 118, 119):  # so the clock stands still, and all are remembered
+            batch = [click(ts=ts, id="a"), click(ts=ts - 2, id="b"), click(ts=ts - 2, id="b")]
+            assert_same_outcomes(db.run(batch), reference.run(batch))
+    wider, click = app(60)
+    now = wider.reference()
+    now.go_on(reference)
+    ran = [click(ts=ts, id=id) for id in "ab" for ts in (41, 99, 50, 77, 79, 104, 118, 165, 178, 198)]
+    with wider.open(tmp_path, **options) as db:
+        for event in ran:
+            assert_same_outcomes(db.run([event]), now.run([event]))
+
+
 @pytest.mark.parametrize("snapshot_every", [1, 100])
 def test_ids_outlive_a_change_of_the_schema(tmp_path: Path, snapshot_every: int) -> None:
     def app(wider: bool) -> tuple[ps.App, Any]:
@@ -411,10 +448,14 @@ def test_memory_is_given_back() -> None:
     assert most <= 2000
 
 
-def _naive(events: list[tuple[int, int, int]], span: int) -> list[int]:
+def _naive(events: list[tuple[int, int, int]], span: int, then: int = 0, since: int = -1) -> list[int]:
+    """then: the span from the place `since` on."""
     kept: list[tuple[int, int, int, int]] = []
     out = []
     for place, (id, ts, clock) in enumerate(events):
+        if place == since:
+            before = events[place - 1][2] if place else clock
+            kept, span = [one for one in kept if before - one[2] < span], then
         near = [one for one in kept if one[0] == id and clock - one[2] < span and abs(ts - one[1]) < span]
         out.append(min(near, key=lambda one: one[1])[3] if near else -1)
         if not near:
@@ -447,3 +488,33 @@ def test_the_table_of_ids_says_what_a_list_says(span: int) -> None:
                 ids.remember(*(lane[runs] for lane in lanes), places + 1, clock)
             events += batch
         assert got == _naive(events, span), seed
+
+
+@pytest.mark.parametrize(("span", "then"), [(1, 10), (3, 7), (5, 40), (7, 1000), (20, 3)])
+def test_the_table_of_ids_says_what_a_list_says_behind_another_span(span: int, then: int) -> None:
+    for seed in range(40):
+        rng = Random(seed)
+        of = EventDef("E", (Field("ts", INT), Field("id", INT)), "ts", "id", span)
+        ids, strings, since = UniqueIds(of), Strings(), 0
+        events: list[tuple[int, int, int]] = []
+        clock, got = 0, []
+        for version in range(1, 9):
+            if version == 5:
+                ids.set_back(clock, clock)
+                known = ids.whole(strings)
+                ids, since = UniqueIds(replace(of, unique=then)), len(events)
+                ids.take(known, strings, 0)
+            batch = []
+            for _ in range(rng.randrange(1, 20)):
+                ts = 5 * version + rng.randrange(30)
+                clock = max(clock, ts)
+                batch.append((rng.randrange(3), ts, clock))
+            lanes = [np.array([one[k] for one in batch], np.int64) for k in range(3)]
+            found = ids.judge(*lanes)
+            first = len(events)
+            got += [-1 if f == 0 else first - 1 - f if f < 0 else f - 1 for f in found.tolist()]
+            runs = found == 0
+            if runs.any():
+                ids.remember(*(lane[runs] for lane in lanes), first + np.flatnonzero(runs) + 1, clock)
+            events += batch
+        assert got == _naive(events, span, then, since), seed

@@ -587,6 +587,52 @@ def test_a_trigger_does_not_add_to_the_window_that_runs_it() -> None:
     assert [t.name for t in app.program.triggers] == ["there"]
 
 
+def test_triggers_in_a_loop_that_is_lowered_twice_count_once() -> None:
+    app = ps.App("twice")
+
+    @app.event
+    class Put:
+        ts: int = ps.order()
+        amounts: list[ps.decimal(18, 2)]
+
+    @app.table
+    class Seen:
+        id: int = ps.key()
+        times: int = 0
+
+    @app.window(rows=5)
+    class Outer:
+        n: int
+
+    @app.window(rows=5)
+    class Inner:
+        n: int
+
+    @app.trigger
+    def outer(w: Outer):
+        Inner.add(n=1)
+        Inner.add(n=2)
+        Inner.add(n=3)
+        Inner.add(n=4)
+
+    @app.trigger
+    def inner(w: Inner):
+        Seen[0].times += 1
+
+    @app.transaction
+    def put(e: Put):
+        total = 0  # an int, until the loop is known to add decimals to it
+        for amount in e.amounts:
+            total += amount
+            Outer.add(n=1)
+            Outer.add(n=2)
+            Outer.add(n=3)
+            Outer.add(n=4)
+        return {"total": total}
+
+    assert len(app.plan.transactions) == 1
+
+
 def test_triggers_that_double_with_every_window_are_refused_before_they_are_compiled() -> None:
     app = ps.App("cascade")
 

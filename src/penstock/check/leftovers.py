@@ -20,6 +20,7 @@ from penstock.commit.identity import (
     IDENTITY,
     LOG,
     READ_TOKEN,
+    REPORTS,
     SNAPSHOTS,
     UNFINISHED,
     WRITE_TOKEN,
@@ -30,7 +31,7 @@ from penstock.commit.snapshot import REMOVED
 from penstock.errors import StateError
 
 TOKENS = frozenset({READ_TOKEN, WRITE_TOKEN})
-OURS = UNFINISHED | BESIDE | TOKENS | {IDENTITY, HEAD, LOCK, OWNER, DRAINED, CALLS}
+OURS = UNFINISHED | BESIDE | TOKENS | {IDENTITY, HEAD, LOCK, OWNER, DRAINED, CALLS, REPORTS}
 # What is written before the first commit, and what an older Penstock wrote: it says as little as a head that is lost.
 _EMPTY = (head_bytes(0, ""), b"%012d %08x\n" % (0, zlib.crc32(b"%012d" % 0)))
 _DEAD = "was left by a writer that died"

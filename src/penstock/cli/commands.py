@@ -263,6 +263,50 @@ def history(
 
 @app.command()
 @one_line_errors
+def trace(
+    state: Annotated[Path, typer.Argument(metavar="STATE", help="A state directory; its app is not needed.")],
+    event: Annotated[
+        str, typer.Argument(metavar="EVENT_ID", help="The id of an event, or VERSION/ROW of one without.")
+    ],
+    app: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:APP", help="Its app: also what the event read and wrote, where events are kept."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Show one event: what became of it, what it caused, and what changed; also while a writer is at work."""
+    from penstock.cli.trace import trace as run_trace
+
+    run_trace(state, event, app=app, as_json=json)
+
+
+@app.command()
+@one_line_errors
+def top(
+    state: Annotated[Path, typer.Argument(metavar="STATE", help="A state directory; its app is not needed.")],
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="How often it looks.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object, once, and nothing else.")] = False,
+) -> None:
+    """Watch a state directory: rates, aborts, the clock, and the last batches with the time of each stage."""
+    from penstock.cli.top import top as run_top
+
+    run_top(state, every=every, once=once or json, as_json=json)
+
+
+@app.command(hidden=True)
+@one_line_errors
+def again(state: Path, app: str) -> None:
+    """Answer questions about batches run again, for a server: lines of JSON in and out."""
+    from penstock.cli.pipeline import app_of
+    from penstock.inspect.worker import work
+    from penstock.serve.http.values import dumps, plain
+
+    work(state.absolute(), lambda: app_of(app).plan, lambda value: dumps(plain(value)))
+
+
+@app.command()
+@one_line_errors
 def advance(
     state: Annotated[Path, typer.Argument(metavar="STATE", help="A state directory; its app is not needed.")],
     to: Annotated[
@@ -352,9 +396,16 @@ def serve(
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="A certificate, in PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key, in PEM.")] = None,
     sql: Annotated[bool, typer.Option("--sql", help="Take SQL that reads, in a process of its own.")] = False,
+    flight: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Arrow Flight too, for bulk, behind the same tokens.")
+    ] = None,
     no_token: Annotated[
         bool, typer.Option("--no-token", help="Let every process of this machine ask; only for 127.0.0.1.")
     ] = False,
+    explain: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:APP", help="Know its transactions, to show what a batch did; writes nothing."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object once it serves.")] = False,
     with_parent: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -365,7 +416,9 @@ def serve(
     from penstock.cli import serve as serving
     from penstock.serve.http.options import Options
 
-    options = Options(state, listen, read_token_file, write_token_file, tls_cert, tls_key, sql, no_token)
+    options = Options(
+        state, listen, read_token_file, write_token_file, tls_cert, tls_key, sql, no_token, explain, flight
+    )
     if app is None:
         serving.serve(options, parent=with_parent, as_json=json)
     else:

@@ -48,7 +48,7 @@ def _where(table: TableDef, key: list[str]) -> dict[str, list[Any]]:
 def _show(rows: pa.Table, named: dict[str, Any], title: str, as_json: bool) -> None:
     if as_json:
         found = [{name: _span(value) for name, value in row.items()} for row in rows.to_pylist()]
-        print(json.dumps(named | {"rows": found}, default=_plain))
+        print(json.dumps(named | {"rows": found}, default=as_plain))
         return
     table = Table()
     for field in rows.schema:
@@ -70,7 +70,7 @@ def _span(value: Any) -> Any:
     return value
 
 
-def _plain(value: Any) -> Any:
+def as_plain(value: Any) -> Any:
     """What JSON has no word for: decimals as text, so that no cent is lost, and times in ISO form."""
     if isinstance(value, dt.datetime | dt.date | dt.time):
         return value.isoformat()

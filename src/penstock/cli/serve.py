@@ -5,37 +5,43 @@ from __future__ import annotations
 import json
 import signal
 import threading
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
 
 from penstock.commit.identity import READ_TOKEN, WRITE_TOKEN
 from penstock.errors import InputError
-from penstock.serve.http.options import Options
+from penstock.serve.http.options import Options, need_extra
 
 
 def serve(options: Options, *, parent: int | None, as_json: bool) -> None:
-    _need_extra()
+    need_extra()
     from penstock.serve.http.run import Listening
     from penstock.serve.http.run import serve as run
 
     def ready(told: Listening) -> None:
         if as_json:
-            print(json.dumps({"url": told.url, "pid": told.pid}), flush=True)
+            print(json.dumps(_as_json(told.url, told.pid, told.flight)), flush=True)
             return
-        _say(options, told.url, None if told.tokens is None else told.tokens.read.decode())
+        _say(options, told.url, None if told.tokens is None else told.tokens.read.decode(), told.flight)
 
-    run(options, ready, parent)
+    plan = None
+    if options.explain is not None:
+        from penstock.cli.pipeline import app_of
+
+        plan = app_of(options.explain).plan
+    run(options, ready, parent, plan)
 
 
 def write_and_serve(app: str, options: Options, *, as_json: bool) -> None:
     """The writer in this process, and its server beside it; until Ctrl-C or SIGTERM."""
-    _need_extra()
+    need_extra()
     from penstock.cli.pipeline import app_of
     from penstock.serve.http.child import Served
     from penstock.serve.http.tokens import tokens_of
 
-    found = app_of(app)
+    found, options = app_of(app), replace(options, explain=app)
     options.check()
     ended = threading.Event()
     before = {one: signal.signal(one, lambda *_: ended.set()) for one in (signal.SIGINT, signal.SIGTERM)}
@@ -44,11 +50,11 @@ def write_and_serve(app: str, options: Options, *, as_json: bool) -> None:
             served = Served(options)
             try:
                 if as_json:
-                    print(json.dumps({"url": served.url, "pid": served.pid}), flush=True)
+                    print(json.dumps(_as_json(served.url, served.pid, served.flight)), flush=True)
                 else:
                     files = options.read_token_file, options.write_token_file
                     read = None if options.no_token else tokens_of(options.state, *files).read.decode()
-                    _say(options, served.url, read)
+                    _say(options, served.url, read, served.flight)
                 while served.alive and not ended.wait(0.5):
                     pass
                 if not ended.is_set():
@@ -60,7 +66,11 @@ def write_and_serve(app: str, options: Options, *, as_json: bool) -> None:
             signal.signal(one, handler)
 
 
-def _say(options: Options, url: str, read: str | None) -> None:
+def _as_json(url: str, pid: int, flight: str | None) -> dict[str, Any]:
+    return {"url": url, "pid": pid, **({} if flight is None else {"flight": flight})}
+
+
+def _say(options: Options, url: str, read: str | None, flight: str | None) -> None:
     console = Console(stderr=True, highlight=False)
 
     def line(text: str) -> None:
@@ -77,14 +87,5 @@ def _say(options: Options, url: str, read: str | None) -> None:
         ):
             line(f"  {what} token:  {given or options.state / name}")
     line(f"  routes:       {url}/docs")
-
-
-def _need_extra() -> None:
-    missing: list[Any] = []
-    for name in ("uvicorn", "httptools", "uvloop", "starlette", "orjson"):
-        try:
-            __import__(name)
-        except ModuleNotFoundError:
-            missing.append(name)
-    if missing:
-        raise InputError(f"to serve, Penstock needs {', '.join(missing)}: pip install 'penstock[serve]'")
+    if flight is not None:
+        line(f"  Arrow Flight: {flight}")

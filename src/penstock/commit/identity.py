@@ -17,6 +17,7 @@ that an older Penstock made has neither, until it is opened for writing: then it
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ BESIDE = {"checkpoint", "sources", SINKS}
 DRAINED = "drained"  # what it notes at its end
 # What a server makes that is given no tokens; each is written under another name first (NAME.….tmp).
 READ_TOKEN, WRITE_TOKEN = "read.token", "write.token"
+REPORTS = "reports"  # of the last batches (store/reports.py); nothing depends on it
 CALLS = "calls.sock"  # a socket that is there while calls are served; a writer that was killed leaves it behind
 
 
@@ -61,6 +63,22 @@ def read_identity(disk: Disk, path: Path, *names: str) -> dict[str, Any]:
     content = read_sealed(disk, path / IDENTITY, *names)
     content.pop("log", None)
     return content
+
+
+def directory_of(disk: Disk, state: Path) -> str | None:
+    """The name of a state directory; None where it has none, or is not made yet."""
+    try:
+        found = read_identity(disk, state).get("directory")
+    except FileNotFoundError:
+        return None
+    return None if found is None else str(found)
+
+
+def refuse_foreign(disk: Disk, path: Path, content: Mapping[str, Any], state: Path, remedy: str) -> None:
+    """StateError where a sealed file is of another state directory. An older Penstock gave neither a name."""
+    theirs, ours = content.get("directory"), directory_of(disk, state)
+    if None not in (theirs, ours) and theirs != ours:
+        raise StateError(f"{path} belongs to another state directory, {theirs!r}, not {ours!r}; {remedy}")
 
 
 def need_identity(disk: Disk, path: Path, *names: str) -> dict[str, Any]:

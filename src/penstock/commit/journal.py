@@ -290,6 +290,11 @@ class Journal:
         return self._index.seq
 
     @property
+    def hash(self) -> str | None:
+        """That of the newest commit."""
+        return self._index.hash
+
+    @property
     def version(self) -> int:
         """The number of batches committed so far."""
         return self._index.version

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 from penstock.commit.disk import PRIVATE, Disk
-from penstock.commit.identity import read_identity
 from penstock.errors import StateError
 
 FORMAT = 1
@@ -238,15 +237,6 @@ class ChainedLines:
         except OSError as error:
             said = os.strerror(error.errno or 0).lower()
             raise StateError(f"cannot write {self.path}: {said}; mend that, and start again") from error
-
-
-def directory_of(disk: Disk, state: Path) -> str | None:
-    """The identity of a state directory; None where it has none, or is not made yet."""
-    try:
-        found = read_identity(disk, state).get("directory")
-    except FileNotFoundError:
-        return None
-    return None if found is None else str(found)
 
 
 def _encode(value: Any, crc: int) -> tuple[bytes, int]:

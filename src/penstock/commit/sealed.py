@@ -12,6 +12,7 @@ that knows no more than format 1 refuses format 2, and so cannot add commits tha
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,11 @@ def read_sealed(disk: Disk, path: Path, *names: str) -> dict[str, Any]:
     if missing:
         raise StateError(f"{path} is damaged: it is another file, without {missing[0]!r}; restore it from a backup")
     return content
+
+
+def bare_number(data: bytes) -> int | None:
+    """Of a file that an operator has written by hand: a version and nothing else. None: it is no such file."""
+    return int(data) if re.fullmatch(rb"\s*[0-9]{1,18}\s*", data) else None
 
 
 def _crc(content: dict[str, Any]) -> int:

@@ -283,7 +283,7 @@ class Program:
     # Field name -> type of what the transactions return, in order of first mention; filled by the planner.
     returns: tuple[tuple[str, Type], ...] = field(default=())
     # Those of them that some abort gives; filled by the planner.
-    told: tuple[str, ...] = ()
+    abort_fields: tuple[str, ...] = ()
     # None where nothing is emitted, and each transaction takes one event; filled by the planner.
     flow: Flow | None = None
     # The events whose transactions only read; filled by the planner.
@@ -309,7 +309,8 @@ class Program:
     @property
     def lanes(self) -> tuple[tuple[str, Type], ...]:
         """Where kernels put what outcomes give: the returned fields, and behind them what aborts give of these."""
-        return (*self.returns, *((when_aborted(name), type_) for name, type_ in self.returns if name in self.told))
+        of_aborts = ((when_aborted(name), type_) for name, type_ in self.returns if name in self.abort_fields)
+        return (*self.returns, *of_aborts)
 
     def table(self, name: str) -> TableDef:
         return next(t for t in self.stored if t.name == name)

@@ -99,6 +99,13 @@ def of_text(text: str) -> Type | None:
     return next((type_ for type_ in _PYTHON.values() if type_.kind == text), None)
 
 
+def of_arrow(given: pa.DataType) -> Type | None:
+    """The type whose values lie so in Arrow; None of lists, and of what no column is."""
+    if pa.types.is_decimal(given):
+        return Type("decimal", given.precision, given.scale)
+    return next((type_ for type_ in _PYTHON.values() if type_.arrow() == given), None)
+
+
 def decimal(precision: int, scale: int) -> Any:
     """The type of an exact number with `precision` digits, `scale` of them after the point."""
     if isinstance(precision, bool) or not (isinstance(precision, int) and 1 <= precision <= MAX_DIGITS):

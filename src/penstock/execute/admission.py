@@ -38,88 +38,91 @@ def admit(
         events = intake.events(program, batch)
     except InputError as error:
         if rules.on_bad == "fail":
-            raise _placed(program, batch, rules, limit) or error from error
+            raise _of_first(program, batch, rules, limit) or error from error
     else:
         far = None if limit is None else next((one for one in events if times_of(one).max(initial=limit) > limit), None)
         if far is None:
             return events, None
         if rules.on_bad == "fail":
-            placed = _placed(program, batch, rules, limit)
-            if placed is not None:
-                raise placed
+            error_of_source = _of_first(program, batch, rules, limit)
+            if error_of_source is not None:
+                raise error_of_source
             row = int(np.argmax(times_of(far)))
             assert far.event.order is not None
             ts = bad_rows.shown(far.table.column(far.event.order).chunk(0), row, far.event.type_of(far.event.order))
             raise InputError(f"event '{far.event.name}', row {row}: {rules.too_far(far.event, ts, program)}")
-    sound, rejected = _sift(program, batch, rules, limit)
+    sound, rejected = _split(program, batch, rules, limit)
     return intake.events(program, sound), rejected
 
 
-def _placed(program: Program, batch: Mapping[Any, Any], rules: Admission, limit: int | None) -> InputError | None:
-    """What is said of the first bad row of a source that says where its rows are from."""
-    placed = {who: given for who, given in batch.items() if isinstance(given, SourceRows) and given.where is not None}
-    for who, given in placed.items():
-        _, told = _sift(program, {who: given}, rules, limit)
-        if told.num_rows:
+def _of_first(program: Program, batch: Mapping[Any, Any], rules: Admission, limit: int | None) -> InputError | None:
+    """What is said of the first bad row, if it is of a source that says where its rows are from: a topic's offsets."""
+    sources = {who: given for who, given in batch.items() if isinstance(given, SourceRows) and given.where is not None}
+    for who, given in sources.items():
+        _, rejected = _split(program, {who: given}, rules, limit)
+        if rejected.num_rows:
             event = intake.fitting(program, who, given.table)
-            return InputError(f"event '{event.name}': {told.column('reason')[0]}")
+            return InputError(f"event '{event.name}': {rejected.column('reason')[0]}")
     return None
 
 
-def _sift(
+def _split(
     program: Program, batch: Mapping[Any, Any], rules: Admission, limit: int | None
 ) -> tuple[dict[Any, Any], pa.Table]:
     """The batch without its bad rows, and these."""
-    out: dict[Any, Any] = {}
-    told = [rejections(program, [])]
+    sound: dict[Any, Any] = {}
+    rejected = [rejections(program, [])]
     for who, given in batch.items():
         data = given.table if isinstance(given, SourceRows) else intake.arrow(given, f"app '{program.name}'")
         event = intake.fitting(program, who, data)
         table = data.select([f.name for f in event.fields if f.name in data.column_names])
         bad = bad_rows.find(event, table)
         reasons = bad.reasons | _far(program, event, bad, rules, limit)
-        rows = np.array(sorted(reasons), np.int64)
         if isinstance(given, SourceRows):
-            if given.unreadable is not None:
-                read = {name: given.unreadable.column(name) for name in given.unreadable.column_names}
-                told.append(rejections(program, read.pop("reason").to_pylist(), event=event, **read))
-                given = replace(given, unreadable=None)
+            rejected.append(_unreadable(program, event, given))
             if given.where is not None:
                 reasons = {row: f"{reason} ({given.where(row)})" for row, reason in reasons.items()}
-        if not rows.size:
-            out[who] = given
-            continue
-        rest = bad_rows.without(table, rows)
-        out[who] = (
-            replace(given, table=rest, refused=rows if given.files else None, where=None)
-            if isinstance(given, SourceRows)
-            else rest
-        )
-        at = pa.array(rows)
-        told.append(
-            rejections(
-                program,
-                [reasons[row] for row in rows.tolist()],
-                event=event,
-                ts=bad.ts.take(at),
-                id=None if bad.id is None else bad.id.take(at),
-            )
-        )
-    return out, pa.concat_tables(told)
+        rows = np.array(sorted(reasons), np.int64)
+        sound[who] = _without(given, table, rows)
+        if rows.size:
+            at, whys = pa.array(rows), [reasons[row] for row in rows.tolist()]
+            id = None if bad.id is None else bad.id.take(at)
+            rejected.append(rejections(program, whys, event=event, ts=bad.ts.take(at), id=id))
+    return sound, pa.concat_tables(rejected)
+
+
+def _unreadable(program: Program, event: EventDef, given: SourceRows) -> pa.Table:
+    """What a source could not make rows of: messages of a topic."""
+    if given.unreadable is None:
+        return rejections(program, [])
+    read = {name: given.unreadable.column(name) for name in given.unreadable.column_names}
+    return rejections(program, read.pop("reason").to_pylist(), event=event, **read)
+
+
+def _without(given: Any, table: pa.Table, rows: Any) -> Any:
+    """What was given without the bad rows of its table."""
+    if not isinstance(given, SourceRows):
+        return bad_rows.without(table, rows) if rows.size else given
+    given = replace(given, unreadable=None)
+    if not rows.size:
+        return given
+    # A log that names the files has to say which of their rows to leave out.
+    refused = rows if given.files else None
+    return replace(given, table=bad_rows.without(table, rows), refused=refused, where=None)
 
 
 def given_up(program: Program, held: list[EventBatch]) -> pa.Table:
     """Events that waited beyond the high mark when it was set back, as rejected rows."""
-    told = [rejections(program, [])]
+    rejected = [rejections(program, [])]
     for one in held:
         event = one.event
         assert event.order is not None
         ts, type_ = one.column(event.order).combine_chunks(), event.type_of(event.order)
         reasons = [set_back(event, bad_rows.shown(ts, row, type_)) for row in range(len(ts))]
         id = one.column(event.id).combine_chunks() if event.id else None
-        told.append(rejections(program, reasons, event=event, ts=ts, id=id))
+        rejected.append(rejections(program, reasons, event=event, ts=ts, id=id))
     places = np.concatenate([np.zeros(0, np.int64), *(one.arrival for one in held)])
-    return pa.concat_tables(told).take(pa.array(np.argsort(places, kind="stable")))
+    return pa.concat_tables(rejected).take(pa.array(np.argsort(places, kind="stable")))
 
 
 def _far(

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as at
 
-from penstock.declare.model import EventDef
+from penstock.declare.model import EventDef, Field
 from penstock.declare.types import Type
 from penstock.errors import InputError
 from penstock.execute.casting import column, one_array
@@ -48,13 +48,11 @@ def find(event: EventDef, table: pa.Table) -> BadRows:
         _refuse_broken(event, f.name, array)
         wrong = wrong_rows(array, f.type)
         for row in wrong:
-            reasons.setdefault(
-                row, f"{f.name}: {shown(array, row, f.type)} is no {(f.type.item or f.type).enum or f.type}"
-            )
+            reasons.setdefault(row, refusal(f, array, row))
         if f.name in (event.order, event.id):
             read[f.name] = _readable(array, wrong, f.type)
             for row in np.flatnonzero(read[f.name].is_null().to_numpy(zero_copy_only=False)).tolist():
-                reasons.setdefault(row, f"{f.name}: null")
+                reasons.setdefault(row, no_value(f))
     assert event.order is not None
     return BadRows(reasons, read[event.order], read[event.id] if event.id else None)
 
@@ -96,6 +94,16 @@ def without(table: pa.Table, rows: Any) -> pa.Table:
     return pa.table(
         {name: _plain(one_array(table.column(name), where=name)).filter(mask) for name in table.column_names}
     )
+
+
+def refusal(field: Field, array: pa.Array, row: int) -> str:
+    """Why a row is none, of which this is a value that is not of its type."""
+    return f"{field.name}: {shown(array, row, field.type)} is no {(field.type.item or field.type).enum or field.type}"
+
+
+def no_value(field: Field) -> str:
+    """Why a row is none that has no ts, or no id."""
+    return f"{field.name}: null"
 
 
 def shown(array: pa.Array, row: int, type_: Type) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as at
 
-from penstock.declare.model import Field
+from penstock.declare.model import Column, Field
 from penstock.declare.types import Type, plain
 from penstock.errors import InputError
 from penstock.execute.validate import refuse_strangers, refuse_unsound
@@ -121,8 +121,8 @@ def _given(value: Any, type_: Type) -> Any:
     return found
 
 
-def left_out(field: Field, rows: int) -> pa.Array:
-    """The column of an event's field that its table does not have: its default, or null."""
+def left_out(field: Field | Column, rows: int) -> pa.Array:
+    """What nobody has given, as a column: its default, or null."""
     return pa.repeat(pa.scalar(field.default, field.type.arrow()), rows)
 
 

@@ -149,11 +149,11 @@ class Outcomes:
             _text(texts[2], self._reasons, bits, ended[0]),
             _lane(_INT64, versions),
         ]
-        told = dict(zip(self.program.told, result.fields[len(self.program.returns) :], strict=True))
+        of_aborts = dict(zip(self.program.abort_fields, result.fields[len(self.program.returns) :], strict=True))
         for (name, type_), (values, given) in zip(self.program.returns, result.fields, strict=False):
             count = _keep(given, result.code)
-            if name in told:
-                count += _tell_of(*told[name], result.code, values, given)
+            if name in of_aborts:
+                count += _tell_of(*of_aborts[name], result.code, values, given)
             columns.append(to_arrow(values, type_, strings, None if count == n else given))
         emitted = {name: self._output(name, output, about, strings, version) for name, output in result.outputs.items()}
         table = pa.Table.from_arrays(columns, schema=self.schema)

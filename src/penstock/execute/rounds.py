@@ -106,7 +106,7 @@ class Rounds:
         """Run a transaction and the nested ones that it causes; what they emitted. emits: of the round, before it."""
         first, inside, emitted = len(rows), [*root], list[Emitted]()
         transaction = Transaction(self._tables, self._windows, flow.MOST_EMITS - emits, clock)
-        reason, told = None, dict[str, Any]()
+        reason, fields = None, dict[str, Any]()
         try:
             while inside:
                 several, before = self._take_least(inside), len(emitted)
@@ -118,7 +118,7 @@ class Rounds:
                     emitted.append(Emitted(event, values, emits + len(emitted), steps[-1], at))
                 inside += [new for new in emitted[before:] if new.at is None and self._is_nested(new)]
         except Aborted as abort:
-            reason, told = self._reason(abort)
+            reason, fields = self._reason(abort)
         except ZeroDivisionError:
             reason = "division by zero"
         except BaseException:
@@ -133,7 +133,7 @@ class Rounds:
             {"transaction": row["transaction"], "step": row["step"], "status": "aborted", "reason": reason}
             for row in rows[first:]
         ]
-        rows[-len(several) :] = [row | told for row in rows[-len(several) :]]
+        rows[-len(several) :] = [row | fields for row in rows[-len(several) :]]
         return []
 
     def _reason(self, abort: Aborted) -> tuple[str, dict[str, Any]]:

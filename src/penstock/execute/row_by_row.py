@@ -55,9 +55,9 @@ def _reason(
         try:
             column(pa.chunked_array([cell]), f.type, where="")
         except InputError:
-            return f"{f.name}: {bad_rows.shown(cell, 0, f.type)} is no {(f.type.item or f.type).enum or f.type}"
+            return bad_rows.refusal(f, cell, 0)
         if f.name in (event.order, event.id) and told[f.name] is None:
-            return f"{f.name}: null"
+            return bad_rows.no_value(f)
     assert event.order is not None
     ts = told[event.order]
     number = (ts - EPOCH) // MICROSECOND if hasattr(ts, "year") else ts

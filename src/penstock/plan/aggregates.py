@@ -159,16 +159,14 @@ def _run(
 
 def _type_of(lo: Lowering, made: ast.GeneratorExp, over: Iterated) -> Type:
     """The type of what a generator gives: it is lowered, and that forgotten."""
-    count, mark, found = lo.count, len(lo.ops), list[Type]()
+    found = list[Type]()
 
     def look() -> None:
         found.append(expressions.nullable_value(lo, made.elt).type)
 
     node = ast.copy_location(ast.For(made.generators[0].target, made.generators[0].iter, [], []), made)
-    outside = lo.env
-    loops.run(lo, node, over, (), look)
-    lo.env, lo.count = outside, count
-    del lo.ops[mark:]
+    with lo.trial():
+        loops.run(lo, node, over, (), look)
     return found[-1]
 
 

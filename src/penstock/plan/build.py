@@ -120,8 +120,8 @@ def agree(program: Program, lowered: list[Lowered]) -> Program:
     plans = [one.plan for one in lowered]
     reading = frozenset(plan.event for plan in plans if only_reads(plan))
     lanes = {lane for plan in plans for op in plan.block.walk() if op.code == "tell" for lane in op.const}
-    told = tuple(name for name in fields if when_aborted(name) in lanes)
-    return replace(program, returns=returns, told=told, flow=flow_of(program, plans), reading=reading)
+    abort_fields = tuple(name for name in fields if when_aborted(name) in lanes)
+    return replace(program, returns=returns, abort_fields=abort_fields, flow=flow_of(program, plans), reading=reading)
 
 
 def _refuse_units(program: Program) -> None:

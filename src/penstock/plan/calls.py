@@ -45,14 +45,14 @@ def statement(lo: Lowering, node: ast.Call) -> None:
     if function is objects.abort:
         (reason,), fields = _arguments(lo, node, "reason")
         text = _reason(lo, node, reason)
-        _abort(lo, node, text, _told(lo, fields), lo.path)
+        _abort(lo, node, text, _abort_fields(lo, fields), lo.path)
         lo.dead = True
     elif function is objects.require:
         (test, reason), fields = _arguments(lo, node, "condition", "reason")
         text = _reason(lo, node, reason)
         holds = expressions.condition(lo, test)
-        told = _told(lo, fields)  # before it is known whether they are wanted, as Python evaluates them
-        _abort(lo, node, text, told, lo.both(lo.path, lo.negated(holds.id)))
+        given = _abort_fields(lo, fields)  # before it is known whether they are wanted, as Python evaluates them
+        _abort(lo, node, text, given, lo.both(lo.path, lo.negated(holds.id)))
     elif function is objects.emit:
         emits.lower(lo, node)
     elif windows.statement(lo, node) or functions.statement(lo, node):
@@ -68,21 +68,21 @@ def _reason(lo: Lowering, node: ast.Call, found: ast.expr) -> str:
     return names.text(lo, text, node)
 
 
-def _abort(lo: Lowering, node: ast.Call, reason: str, told: dict[str, Val], guard: int | None) -> None:
-    certain = {name: value for name, value in told.items() if value.why is None}
+def _abort(lo: Lowering, node: ast.Call, reason: str, given: dict[str, Val], guard: int | None) -> None:
+    certain = {name: value for name, value in given.items() if value.why is None}
     if certain:
         lanes = tuple(when_aborted(name) for name in certain)
         lo.emit("tell", tuple(value.id for value in certain.values()), node=node, guard=guard, const=lanes)
-    for name, value in told.items():
+    for name, value in given.items():
         if value.why is not None:
             there = lo.both(guard, lo.negated(is_none(lo, value).id))
             lo.emit("tell", (value.id,), node=node, guard=there, const=(when_aborted(name),))
     lo.emit("abort", name=reason, node=node, guard=guard)
 
 
-def _told(lo: Lowering, fields: list[ast.keyword]) -> dict[str, Val]:
+def _abort_fields(lo: Lowering, fields: list[ast.keyword]) -> dict[str, Val]:
     """The fields of the outcome that an abort gives."""
-    told = {}
+    given = {}
     for field in fields:
         assert field.arg is not None
         if lo.table is not None:
@@ -90,9 +90,9 @@ def _told(lo: Lowering, fields: list[ast.keyword]) -> dict[str, Val]:
         names.outcome_field(lo, field.arg, field.value)
         if isinstance(field.value, ast.Constant) and field.value.value is None:
             continue
-        told[field.arg] = value = expressions.nullable_value(lo, field.value)
+        given[field.arg] = value = expressions.nullable_value(lo, field.value)
         lo.returns.setdefault(field.arg, []).append((value.type, field.value.lineno))
-    return told
+    return given
 
 
 def _arguments(lo: Lowering, node: ast.Call, *names: str) -> tuple[list[ast.expr], list[ast.keyword]]:

@@ -87,10 +87,10 @@ def unforeseen(block: Block) -> dict[int, str]:
     return found | {op.id: f"{_SCAN}{op.table}" for op in keys.scans} | {op.id: _NEW_TEXT for op in keys.interns}
 
 
-def told(several: set[str]) -> str:
+def in_words(several: set[str]) -> str:
     """What `unforeseen` says of transactions, in words."""
     tables = sorted(one.removeprefix(_SCAN) for one in several if one.startswith(_SCAN))
-    # That keys are from a scan goes without saying where the scan is told.
+    # That keys are from a scan goes without saying where the scan is named.
     keys = sorted(one for one in several if not one.startswith(_SCAN) and one not in (_SCANNED, _NEW_TEXT))
     parts = [f"a key {' or '.join(keys)}"] if keys else []
     parts += [f"a scan of {', '.join(tables)}"] if tables else []

@@ -242,15 +242,13 @@ def _look(
 ) -> list[Found]:
     """What a loop's turns return: it is lowered, and that forgotten."""
     assert lo.frame is not None
-    before = lo.env, lo.path, lo.left, lo.dead, lo.count, {k: list(v) for k, v in lo.returns.items()}
-    ends, exits, mark, looped = list(lo.frame.ends), lo.exits and list(lo.exits), len(lo.ops), lo.frame.looped
-    lo.frame.looped = {}
-    lo.env = {name: one for name, one in lo.env.items() if name != _RESULT}
-    loops.once(lo, node, over, changed, turn)
-    found = list(lo.frame.looped.values())
-    lo.env, lo.path, lo.left, lo.dead, lo.count, lo.returns = before
-    lo.frame.ends, lo.exits, lo.frame.looped = ends, exits, looped
-    del lo.ops[mark:]
+    ends, looped = list(lo.frame.ends), lo.frame.looped
+    with lo.trial():
+        lo.frame.looped = {}
+        lo.env = {name: one for name, one in lo.env.items() if name != _RESULT}
+        loops.once(lo, node, over, changed, turn)
+        found = list(lo.frame.looped.values())
+    lo.frame.ends, lo.frame.looped = ends, looped
     return found
 
 

@@ -83,7 +83,7 @@ def inline(plan: Plan) -> Inlined | str:
         return str(why)
     inlined = replace(
         plan,
-        program=replace(plan.program, returns=tuple(lanes.types.items()), told=(), flow=None),
+        program=replace(plan.program, returns=tuple(lanes.types.items()), abort_fields=(), flow=None),
         transactions=tuple(group.plan for group in groups),
     )
     verify(inlined, "inline")

@@ -64,7 +64,7 @@ def once(
     assumed = {n: [_shape(v) for v in _flat(b)] for n, b in carried.items()}
     lo.depth += 1
     while True:
-        before, count, mark = (lo.env, lo.path, lo.left, lo.exits), lo.count, len(lo.ops)
+        before, count, mark = (lo.env, lo.path, lo.left, lo.exits), lo.count, (len(lo.ops), len(lo.triggers))
         returns = {k: list(v) for k, v in lo.returns.items()}
         found = loop.turn(assumed)
         lo.env, lo.path, lo.left, lo.exits = before
@@ -72,7 +72,7 @@ def once(
         if found.shapes == assumed:
             break
         lo.count, lo.returns = count, returns
-        del lo.ops[mark:]
+        del lo.ops[mark[0] :], lo.triggers[mark[1] :]
         assumed = found.shapes
     lo.depth -= 1
     if over.window is not None:

@@ -14,6 +14,8 @@ breaks or continues does, so `left` remembers those.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,6 +104,17 @@ class Lowering:
 
     def const(self, constant: Any, type: Type, *, literal: Any = None) -> Val:
         return Val(self.emit("const", (), type, const=constant, guard=None), type, literal)
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """What is lowered in here is forgotten: it is lowered to see what it gives, and once more to stay."""
+        before = self.env, self.path, self.left, self.dead, self.exits, self.count
+        exits, ops, triggers = self.exits and list(self.exits), len(self.ops), len(self.triggers)
+        returns = {name: list(several) for name, several in self.returns.items()}
+        yield
+        self.env, self.path, self.left, self.dead, self.exits, self.count = before
+        self.exits, self.returns = exits, returns
+        del self.ops[ops:], self.triggers[triggers:]
 
     def both(self, a: int | None, b: int) -> int:
         """The guard "a and b"."""

@@ -17,10 +17,10 @@ operation uses it.
 from __future__ import annotations
 
 import ast
-import datetime
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.declare.limits import EPOCH
 from penstock.declare.types import BOOL, INT, Type
 from penstock.plan.values import NONE, Val
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 # What lies where there is none, of types that have no value that is false.
 _ZEROS: dict[str, Any] = {
-    "datetime": datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC),
-    "date": datetime.date(1970, 1, 1),
+    "datetime": EPOCH,
+    "date": EPOCH.date(),
 }
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.commit.disk import Disk
-from penstock.commit.lines import directory_of
+from penstock.commit.identity import directory_of
 from penstock.errors import StateError
 from penstock.publish.manifest import MANIFEST, Entry, Manifest, file_name, version_in
 

@@ -28,52 +28,52 @@ class Before:
         self.cuts = 0  # that stand on it
         self.kept: dict[str, Kept] = {}
 
-    def keep(self, records: Records, keys: pa.Table) -> None:
+    def keep(self, records: Records, keys: Any) -> None:
         """The records with these keys, each once, as they are: there, or absent."""
         name = records.definition.name
         if name not in self.kept:
-            self.kept[name] = Kept.of(records.definition)
+            self.kept[name] = Kept.beside(records)
         kept = self.kept[name]
-        unknown = ~kept.knows(keys)
-        if not unknown.any():
-            return
-        keys = keys if unknown.all() else keys.filter(pa.array(unknown))
-        rows = records.rows_of(keys)
-        kept.add(records.arrow(rows[rows >= 0]), keys.filter(pa.array(rows < 0)))
+        keys = keys[:, ~kept.knows(keys)]
+        if keys.size:
+            rows = records.rows_at(keys)
+            there = rows >= 0
+            kept.there.put_lanes(keys[:, there], records.lanes(rows[there]))
+            kept.absent.put_lanes(keys[:, ~there], [])
 
     def absorb(self, later: Before) -> None:
         """What a later one holds, and this one does not."""
         for name, other in later.kept.items():
             kept = self.kept.setdefault(name, other)
             if kept is not other:
-                there, absent = (each.arrow_of_all() for each in (other.there, other.absent))
-                there, absent = (rows.filter(pa.array(~kept.knows(rows))) for rows in (there, absent))
-                kept.add(there, absent)
+                for mine, theirs in zip(kept, other, strict=True):
+                    rows = np.flatnonzero(~kept.knows(theirs.keys()))
+                    mine.put_lanes(theirs.keys()[:, rows], theirs.lanes(rows))
 
 
 class Kept(NamedTuple):
-    """Of one table: records that were there, and keys of which there was none."""
+    """Of one table: records that were there, and keys of which there was none. Their strings are those of the table."""
 
     there: Records
     absent: Records
 
     @classmethod
-    def of(cls, table: TableDef) -> Kept:
-        keys = TableDef(table.name, table.keys)
-        return cls(*(Records(Tables(Program("", (one,))), one) for one in (table, keys)))
+    def beside(cls, records: Records) -> Kept:
+        table = records.definition
+        return cls(*(_beside(records, one) for one in (table, TableDef(table.name, table.keys))))
 
-    def add(self, records: pa.Table, absent: pa.Table) -> None:
-        self.there.put(records)
-        self.absent.put(absent)
-
-    def knows(self, keys: pa.Table) -> Any:
+    def knows(self, keys: Any) -> Any:
         """Of each key, whether it is here."""
-        if not len(self.there) and not len(self.absent):
-            return np.zeros(keys.num_rows, np.bool_)
-        return (self.there.rows_of(keys) >= 0) | (self.absent.rows_of(keys) >= 0)
+        return (self.there.rows_at(keys) >= 0) | (self.absent.rows_at(keys) >= 0)
 
     def over(self, rows: pa.Table) -> pa.Table:
         """A table with what is here in the place of what it has of it."""
-        known = self.knows(rows)
+        known = self.knows(self.there.words(rows))
         rows = rows.filter(pa.array(~known)) if known.any() else rows
         return pa.concat_tables([rows, self.there.arrow_of_all()])
+
+
+def _beside(records: Records, table: TableDef) -> Records:
+    tables = Tables(Program("", (table,)))
+    tables.strings = records.strings
+    return Records(tables, table)

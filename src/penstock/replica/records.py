@@ -19,12 +19,11 @@ from penstock.declare.limits import EPOCH
 from penstock.declare.model import Column, TableDef
 from penstock.declare.types import Type
 from penstock.replica import keys
-from penstock.state.ages import NEVER
 from penstock.state.arrow import from_arrow, one_chunk, to_arrow
-from penstock.state.hashing import ONE, TWO, first
+from penstock.state.hashing import ONE, TWO, first, most
 from penstock.state.jit import brief, kernel
-from penstock.state.strings import hash_of, place_of
-from penstock.state.table import ROWS
+from penstock.state.strings import Strings, buffers, hash_of, place_of
+from penstock.state.table import ROWS, USED
 from penstock.state.tables import Tables
 
 # What 18 digits need, whatever the caller's own context rounds to.
@@ -38,60 +37,65 @@ class Records:
         self._tables, self._table = tables, tables[definition.name]
         only = definition.keys[0].type.kind if len(definition.keys) == 1 else ""
         self._key_is_int, self._key_is_str = only == "int", only == "str"
-        self._no_rows = definition.arrow().empty_table()
-        self._no_keys = self._no_rows.select([c.name for c in definition.keys])
-        self._lanes: tuple[Any, Any] = None, None  # those that `_columns` is of
+        self._taken: tuple[Any, Any] = None, None  # those that `_columns` is of
         self._columns: list[tuple[str, Any, Any, Callable[[Any], Any] | None]] = []
 
     def __len__(self) -> int:
         return len(self._table)
 
+    @property
+    def strings(self) -> Strings:
+        return self._tables.strings
+
     # -- rows -------------------------------------------------------------------------------
 
     def row_of(self, key: Any) -> int:
         """Of a key as a user gives it; -1 where there is no such record."""
-        kind = type(key)
-        if kind is str and self._key_is_str:
-            strings = self._tables.strings
-            try:
-                text = np.frombuffer(key.encode(), np.uint8)
-            except UnicodeEncodeError:
-                pass
-            else:
-                return _row_of_text(self._table.slots, strings.slots, strings.starts, strings.data, text)
-        elif kind is int and self._key_is_int and -(1 << 63) <= key < 1 << 63:
-            return _row_of_word(self._table.slots, key)
-        return int(self.rows_of(keys.keys(self.definition, [key]))[0])
+        slots = self._table.slots
+        if type(key) is int and self._key_is_int and -(1 << 63) <= key < 1 << 63:
+            return _row_of_word(slots, key)
+        if type(key) is str and self._key_is_str and (text := _bytes(key)) is not None:
+            strings = self.strings
+            return _row_of_text(slots, strings.slots, strings.starts, strings.data, text)
+        return int(self.rows_at(self.words_of(key))[0])
 
-    def rows_of(self, several: pa.Table) -> Any:
-        """Of each key, as Arrow; -1 where there is no such record."""
+    def words_of(self, key: Any) -> Any:
+        """Of one key, as `rows_at` takes them."""
+        return self.words(keys.keys(self.definition, [key]))
+
+    def rows_at(self, words: Any) -> Any:
+        """Of each key; -1 where there is no such record."""
+        return self._table.rows_of(words)
+
+    def words(self, several: pa.Table) -> Any:
+        """Of keys as Arrow: a row a key column. Of a string that is not in the pool: -1, which no record has."""
         words = [self._words(several.column(c.name), c.type) for c in self.definition.keys]
-        lanes = np.ascontiguousarray(np.stack(words)) if len(words) > 1 else np.atleast_2d(words[0])
-        rows = self._table.rows_of(lanes)
-        for word, c in zip(words, self.definition.keys, strict=True):
-            if c.type.kind == "str" and len(words) > 1:
-                rows[word < 0] = -1
-        return rows
+        return np.ascontiguousarray(np.stack(words)) if len(words) > 1 else np.atleast_2d(words[0])
 
     def _words(self, column: pa.ChunkedArray, type_: Type) -> Any:
         if type_.kind != "str":
-            return from_arrow(column, type_, self._tables.strings)
+            return from_arrow(column, type_, self.strings)
         array = one_chunk(column)
         if pa.types.is_dictionary(array.type):
             array = array.cast(pa.string())
-        strings, out = self._tables.strings, np.empty(len(array), np.int64)
+        strings, out = self.strings, np.empty(len(array), np.int64)
         if len(array):
-            _, offsets, data = array.buffers()
-            numbers = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)
-            source = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-            _numbers_of(strings.slots, strings.starts, strings.data, numbers, source, out)
+            _numbers_of(strings.slots, strings.starts, strings.data, *buffers(array), out)
         return out
+
+    def keys(self) -> Any:
+        """The words of all keys, where no record was ever dropped."""
+        return self._table.stored[:, : self.used]
+
+    def lanes(self, rows: Any) -> list[Any]:
+        """What lies in these rows besides the key, as `put_lanes` takes it."""
+        return [lane[rows] for lane in self._table.columns]
 
     # -- records ----------------------------------------------------------------------------
 
     def record(self, row: int) -> dict[str, Any]:
         table = self._table
-        if self._lanes[0] is not table.stored or self._lanes[1] is not table.columns:
+        if self._taken[0] is not table.stored or self._taken[1] is not table.columns:
             self._take_lanes()
         found: dict[str, Any] = {}
         for name, lane, none, plain in self._columns:
@@ -103,7 +107,7 @@ class Records:
 
     def records(self, rows: Any) -> list[dict[str, Any]]:
         """Of these rows, in their order."""
-        if self._lanes[0] is not self._table.stored or self._lanes[1] is not self._table.columns:
+        if self._taken[0] is not self._table.stored or self._taken[1] is not self._table.columns:
             self._take_lanes()
         names, columns = [], []
         for name, lane, none, plain in self._columns:
@@ -121,7 +125,7 @@ class Records:
         arrays = []
         for column, lane, none in self._places():
             given = None if none is None else ~none[rows]
-            arrays.append(to_arrow(lane[rows], column.type, self._tables.strings, given))
+            arrays.append(to_arrow(lane[rows], column.type, self.strings, given))
         return pa.table(arrays, schema=self.definition.arrow())
 
     @property
@@ -140,10 +144,40 @@ class Records:
 
     def put(self, rows: pa.Table) -> None:
         """Insert or overwrite whole records."""
-        self._tables.apply(self.definition.name, rows, self._no_keys, 0, NEVER)
+        self._table.put(rows, self.strings, 0)
 
-    def drop(self, keys: pa.Table) -> None:
-        self._tables.apply(self.definition.name, self._no_rows, keys, 0, NEVER)
+    def split(self, rows: pa.Table) -> tuple[Any, list[Any]]:
+        """Records as `put_lanes` takes them. This needs no lock where they fit: strings are written behind those that
+        others read."""
+        return self._table.lanes_of(rows, self.strings)
+
+    def put_lanes(self, keys: Any, lanes: list[Any]) -> None:
+        if keys.size:
+            self._table.put_lanes(keys, lanes, 0)
+
+    def drop_at(self, keys: Any) -> None:
+        self._table.drop_rows(self.rows_at(keys))
+
+    def fits(self, rows: pa.Table) -> bool:
+        """Whether there is room for these without other arrays in the place of some."""
+        strings, texts = self.strings, self._texts(rows)
+        table = self._table
+        return (
+            int(table.meta[USED]) + rows.num_rows <= table.capacity
+            and strings.count + len(texts) * rows.num_rows + 1 < min(strings.starts.size, most(strings.slots.size))
+            and strings.size + sum(text.nbytes for text in texts) <= strings.data.size
+        )
+
+    def make_room(self, rows: pa.Table) -> None:
+        """For these, and for as many as there are."""
+        strings, texts = self.strings, self._texts(rows)
+        self._table.reserve(max(rows.num_rows, len(self)))
+        size = max(sum(text.nbytes for text in texts), strings.size)
+        strings.reserve(max(len(texts) * rows.num_rows, strings.count) + 1, size)
+
+    def _texts(self, rows: pa.Table) -> list[Any]:
+        names = {c.name for c in self.definition.columns if c.type.kind == "str"}
+        return [rows.column(name) for name in rows.column_names if name in names]
 
     def _places(self) -> Iterator[tuple[Column, Any, Any]]:
         """Each column, its lane, and that of whether it is None."""
@@ -158,7 +192,7 @@ class Records:
         in_order = {c.name: place for place, c in enumerate(self.definition.columns)}
         found = sorted(self._places(), key=lambda one: in_order[one[0].name])
         self._columns = [(c.name, lane, none, self._plain(c.type)) for c, lane, none in found]
-        self._lanes = self._table.stored, self._table.columns
+        self._taken = self._table.stored, self._table.columns
 
     def _plain(self, type_: Type) -> Callable[[Any], Any] | None:
         """From what lies in a lane to a Python value; None where that is the value."""
@@ -167,9 +201,16 @@ class Records:
         return _PLAIN[type_.kind](type_) if type_.kind in _PLAIN else None
 
     def _text(self, number: int) -> str:
-        strings = self._tables.strings
+        strings = self.strings
         start, stop = strings.starts[number : number + 2].tolist()
         return strings.data[start:stop].tobytes().decode()
+
+
+def _bytes(text: str) -> Any:
+    try:
+        return np.frombuffer(text.encode(), np.uint8)
+    except UnicodeEncodeError:
+        return None  # no text: refused by whoever looks closer
 
 
 def _decimal(type_: Type) -> Callable[[int], decimal.Decimal]:

@@ -143,6 +143,10 @@ class Replica:
 
     def _apply(self, changes: Changes) -> None:
         if changes.schema is None:
+            if self.state.is_wasteful or self.state.is_cramped(changes):
+                copied = self.state.copied(changes)
+                with self.lock:
+                    self.state = copied
             self.state.go_on(changes, self.lock, partial(self._reached, changes.version), self._tear)
         else:
             state = self.state.migrated(changes, str(self.path))

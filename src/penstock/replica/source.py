@@ -80,6 +80,7 @@ class Source:
                 changes = self.logged(segment)
                 if changes.schema is None:
                     state.apply(changes)
+                    state = state.copied() if state.is_wasteful else state
                 else:
                     state = state.migrated(changes, str(self.path))
         return _restored(state, recovery, upto, self.logged)

@@ -1,7 +1,8 @@
 """The tables of a directory in memory, as one commit after the other leaves them; and as cuts see them.
 
-    go_on     what a commit did, a piece at a time: what it changes is kept (before.py), so that whoever reads between
-              two pieces sees the version before it, whole
+    go_on     what a commit did. What takes long is done before, so that nobody waits for it. A large commit, and one
+              beside cuts, goes a piece at a time: what it changes is kept (before.py), and whoever reads between two
+              pieces sees the version before it, whole
     pin       what is there now stays to be read
 
 Its owner's lock is held around all that is done here; `go_on` and `table` take it themselves, for a piece at a time.
@@ -27,9 +28,13 @@ from penstock.state.tables import Tables
 
 Lock = AbstractContextManager[Any]
 
-# Rows that are changed, and copied, while nobody else may read: a millisecond or two.
-_CHANGED = 1 << 12
+# Rows that are changed, and copied, while nobody else may read: some milliseconds.
+_PIECE = 1 << 11
 _COPIED = 1 << 16
+# Likewise, where all else has been done before.
+_AT_ONCE = 1 << 17
+# Below these a copy is not worth it.
+_STRINGS_MAX, _BYTES_MAX = 1 << 20, 1 << 26
 
 
 class State:
@@ -40,6 +45,7 @@ class State:
         self._befores: list[Before] = []  # of open cuts, oldest first
         self._moved = False  # since the newest of them
         self.newest: Before | None = None  # what readers of the newest version ask first, while a commit is applied
+        self._strings_max, self._bytes_max = _STRINGS_MAX, _BYTES_MAX
 
     @classmethod
     def of(cls, app: str, schema: Schema, snapshot: Snapshot | None, where: str) -> State:
@@ -52,8 +58,7 @@ class State:
     def apply(self, changes: Changes) -> None:
         """What a commit did that left the schema as it is; where nobody reads yet."""
         for records, change, rows in self._known(changes):
-            self._change(records, change, rows)
-        self._tables.end_batch()
+            self._change(records, change, *self._split(records, change, rows))
 
     def go_on(
         self, changes: Changes, lock: Lock, then: Callable[[], None], torn: Callable[[BaseException], None]
@@ -61,35 +66,75 @@ class State:
         """The same beside readers. `then` makes it the newest; where it fails half-way `torn` is told, before anybody
         may look."""
         several = self._known(changes)
-        if sum(rows.num_rows for _, _, rows in several) > _CHANGED:
+        count = sum(rows.num_rows for _, _, rows in several)
+        if _PIECE < count <= _AT_ONCE and not self._befores and self._fits(several):
+            split = [(records, change, self._split(records, change, rows)) for records, change, rows in several]
+            with lock, _telling(torn):
+                if not self._befores:  # nobody has taken a cut meanwhile
+                    for records, change, (keys, lanes) in split:
+                        self._change(records, change, keys, lanes)
+                    self._moved = True
+                    then()
+                    return
+        if count > _PIECE:
             with lock:
-                self.newest = self.pin()
+                self.newest = Before()
             for records, change, rows in several:
-                for start in range(0, rows.num_rows, _CHANGED):
+                for start in range(0, rows.num_rows, _PIECE):
                     with lock, _telling(torn):
-                        self._change(records, change, rows.slice(start, _CHANGED))
+                        self._change(records, change, *self._split(records, change, rows.slice(start, _PIECE)))
             several = []
         with lock, _telling(torn):
             for records, change, rows in several:
-                self._change(records, change, rows)
-            self._tables.end_batch()
-            self._moved = True
-            if self.newest is not None:
-                self.unpin(self.newest)
-                self.newest = None
+                self._change(records, change, *self._split(records, change, rows))
+            self._moved, self.newest = True, None
             then()
 
     def _known(self, changes: Changes) -> list[tuple[Records, str, pa.Table]]:
         tables = ((self.records[name], found) for name, found in changes.tables.items() if name in self.records)
         return [(records, change, rows) for records, found in tables for change, rows in found]
 
-    def _change(self, records: Records, change: str, rows: pa.Table) -> None:
+    def _split(self, records: Records, change: str, rows: pa.Table) -> tuple[Any, list[Any]]:
+        return (records.words(rows), []) if change == "deleted" else records.split(rows)
+
+    def _change(self, records: Records, change: str, keys: Any, lanes: list[Any]) -> None:
         if self._befores:
-            self._befores[-1].keep(records, rows.select([c.name for c in records.definition.keys]))
+            self._befores[-1].keep(records, keys)
+        if self.newest is not None:  # if that is the same, it has them by now
+            self.newest.keep(records, keys)
         if change == "deleted":
-            records.drop(rows)
+            records.drop_at(keys)
         else:
-            records.put(rows)
+            records.put_lanes(keys, lanes)
+
+    def _fits(self, several: list[tuple[Records, str, pa.Table]]) -> bool:
+        return all(records.fits(rows) for records, _, rows in several)
+
+    def is_cramped(self, changes: Changes) -> bool:
+        """Whether what a commit does may have to put other arrays in the place of large ones, which takes long."""
+        several = self._known(changes)
+        return self._tables.strings.count + sum(map(len, self.records.values())) > _COPIED and not self._fits(several)
+
+    @property
+    def is_wasteful(self) -> bool:
+        """Whether most of its strings may be of records that are gone."""
+        return self._tables.strings.count > self._strings_max or self._tables.strings.size > self._bytes_max
+
+    def _set_limits(self) -> None:
+        strings = self._tables.strings
+        self._strings_max = max(_STRINGS_MAX, 4 * strings.count)
+        self._bytes_max = max(_BYTES_MAX, 4 * strings.size)
+
+    def copied(self, changes: Changes | None = None) -> State:
+        """The same without strings that no record holds, and with room for what a commit does. Cuts stay with this one,
+        which does not change any more."""
+        after = State(self.app, tuple(self.definitions.values()))
+        for name, records in self.records.items():
+            after.records[name].put(records.arrow_of_all())
+        after._set_limits()
+        for records, _, rows in [] if changes is None else self._known(changes):
+            after.records[records.definition.name].make_room(rows)
+        return after
 
     def migrated(self, changes: Changes, where: str) -> State:
         """Another one, of the schema that a commit changes this one's to. This one does not change any more."""
@@ -98,7 +143,7 @@ class State:
         for name, records in after.records.items():
             if name in changes.tables:
                 for change, rows in changes.tables[name]:
-                    after._change(records, change, rows)
+                    after._change(records, change, *after._split(records, change, rows))
             elif name in self.records and name not in changes.schema.restated:
                 records.put(self.records[name].arrow_of_all())
         return after
@@ -107,9 +152,12 @@ class State:
 
     def pin(self) -> Before:
         """From now on what is there now stays to be read, until it is unpinned."""
-        if not self._befores or self._moved:
+        if self.newest is not None:  # it has what has changed already
+            if not self._befores or self._befores[-1] is not self.newest:
+                self._befores.append(self.newest)
+        elif not self._befores or self._moved:
             self._befores.append(Before())
-            self._moved = False
+        self._moved = False
         self._befores[-1].cuts += 1
         return self._befores[-1]
 
@@ -125,21 +173,27 @@ class State:
         del self._befores[place]
 
     def _since(self, before: Before | None) -> list[Before]:
-        return [] if before is None else self._befores[self._befores.index(before) :]
+        if before is None:
+            return []
+        if before is self.newest:
+            return [before]
+        return self._befores[self._befores.index(before) :]
 
     # -- reading ----------------------------------------------------------------------------
 
     def one(self, name: str, key: Any, before: Before | None) -> dict[str, Any] | None:
         """The record with a key as a user gives it, as it was when it was pinned; None where there was none."""
-        for each in self._since(before):
-            kept = each.kept.get(name)
-            if kept is not None:
-                row = kept.there.row_of(key)
-                if row >= 0:
-                    return kept.there.record(row)
-                if kept.absent.row_of(key) >= 0:
-                    return None
         records = self.records[name]
+        if before is not None:
+            words = None
+            for each in self._since(before):
+                kept = each.kept.get(name)
+                if kept is not None:
+                    words = records.words_of(key) if words is None else words
+                    if (row := int(kept.there.rows_at(words)[0])) >= 0:
+                        return kept.there.record(row)
+                    if kept.absent.rows_at(words)[0] >= 0:
+                        return None
         row = records.row_of(key)
         return records.record(row) if row >= 0 else None
 
@@ -147,15 +201,16 @@ class State:
         """Where the records with these keys are: sources with their rows; of each key that has one, its place among all
         of these; and of which keys there is one."""
         records = self.records[name]
-        rows = records.rows_of(keys)
+        words = records.words(keys)
+        rows = records.rows_at(words)
         found = rows >= 0
         sources, place, behind = [(records, rows[found])], np.cumsum(found) - 1, int(found.sum())
         for each in reversed(self._since(before)):  # the oldest that knows a key is right
             kept = each.kept.get(name)
             if kept is None:
                 continue
-            there = (rows := kept.there.rows_of(keys)) >= 0
-            found = (found | there) & ~(kept.absent.rows_of(keys) >= 0)
+            there = (rows := kept.there.rows_at(words)) >= 0
+            found = (found | there) & ~(kept.absent.rows_at(words) >= 0)
             sources.append((kept.there, rows[there]))
             place = np.where(there, behind + np.cumsum(there) - 1, place)
             behind += int(there.sum())

@@ -16,7 +16,7 @@ import numpy as np
 
 from penstock.execute import cache
 from penstock.execute.native import BatchContext, Kernel
-from penstock.plan.foresee import told, unforeseen
+from penstock.plan.foresee import in_words, unforeseen
 from penstock.schedule.adaptive import NONE_RUNS, Adaptive
 from penstock.schedule.costs import Costs
 from penstock.schedule.executors import Executors
@@ -79,7 +79,7 @@ class Scheduler:
                 batch = self.executors.graph.begin(running, policy, start, int(alone))
                 out.append(batch.explain(titles[start:alone], record))
             if alone < running.count:
-                what = told(self.unforeseen[int(running.fixed["kind"][alone])])
+                what = in_words(self.unforeseen[int(running.fixed["kind"][alone])])
                 out.append(f"alone, since it has {what}: {titles[alone]}\n")
             start = int(alone) + 1
         return "\n".join(out)
@@ -96,7 +96,7 @@ class Scheduler:
         alone = self._alone(running)
         if len(alone):
             self.kernel.run(running)
-            what = told(set().union(*(self.unforeseen[k] for k in set(running.fixed["kind"][alone].tolist()))))
+            what = in_words(set().union(*(self.unforeseen[k] for k in set(running.fixed["kind"][alone].tolist()))))
             why = f"{len(alone)} of {running.count} events have {what}, and must run alone"
             return RunSummary(Policy.serial(), why)
         if len(self.groups) == 1:

@@ -53,6 +53,15 @@ def check_folder(path: Path) -> None:
         )
 
 
+def private_folder(*, make: bool = False) -> Path:
+    """This user's own in /tmp, where nobody else can have put anything."""
+    path = _folder() / "any"
+    if make:
+        make_folder(path)
+    check_folder(path)
+    return path.parent
+
+
 def connected(state: Path) -> socket.socket:
     """A connection to the writer of a state directory."""
     path = socket_path(state)

@@ -173,7 +173,8 @@ class Server:
     def ask(self, header: dict[str, Any]) -> Message:
         self._refuse_others(header)
         if header.get("asks") == "events":
-            return Message({"events": {event.name: fields_of(event) for event in self._served()}}, self._left_out())
+            events = {event.name: fields_of(event) for event in self._served()}
+            return Message({"events": events, "outcomes": self._outcomes()}, self._left_out())
         if header.get("asks") == "outcome":
             return self._find(header.get("event"), header.get("id"))
         raise InputError(f"what has come asks for {header.get('asks')!r}, which nobody answers here")
@@ -212,6 +213,12 @@ class Server:
         """What fields hold that are not given, each as EVENT.FIELD; None where no field has a default."""
         fields = {f"{event.name}.{f.name}": f for event in self._served() for f in event.fields if not f.required}
         return pa.table({name: left_out(f, 1) for name, f in fields.items()}) if fields else None
+
+    def _outcomes(self) -> dict[str, str]:
+        """The types of the columns that are not those of all apps."""
+        program = self._program
+        about = {"ts": program.order_type(), "id": program.id_type(), **dict(program.returns)}
+        return {name: str(type_) for name, type_ in about.items() if type_ is not None}
 
     def _served(self) -> list[EventDef]:
         """The events that may be called."""

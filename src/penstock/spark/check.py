@@ -25,8 +25,7 @@ from pathlib import Path
 from penstock.check.findings import RESTORE, Finding, problem_of
 from penstock.check.leftovers import names
 from penstock.commit import Disk
-from penstock.commit.identity import DRAINED, SINKS
-from penstock.commit.lines import directory_of
+from penstock.commit.identity import DRAINED, SINKS, directory_of
 from penstock.commit.log import read_contents
 from penstock.commit.scan import Entry, scan, segment_path
 from penstock.errors import StateError
@@ -34,9 +33,9 @@ from penstock.execute.source_files import SourceFile
 from penstock.publish.manifest import check_outcomes
 from penstock.spark.checkpoint import CHECKPOINT, read_note
 from penstock.spark.drained import DrainNote
-from penstock.spark.kafka.note import SUFFIX as TOPIC
-from penstock.spark.kafka.note import read as read_topic_note
-from penstock.spark.kafka.sink_note import read_note as read_sink_note
+from penstock.spark.kafka.sink_note import read_sink_note
+from penstock.spark.kafka.topic_note import SUFFIX as TOPIC
+from penstock.spark.kafka.topic_note import read_topic_note
 from penstock.spark.listing import OLD_SUFFIX, SOURCES, SUFFIX, FileList
 from penstock.store.stream import StreamState
 
@@ -177,13 +176,14 @@ def _sinks(disk: Disk, state: Path) -> Iterator[Finding]:
 
 
 def _files_read(disk: Disk, folder: Path) -> dict[str, int]:
-    """Of each direct source the number of files that Spark has planned, by its newest offsets."""
+    """Of each source of files the number that Spark has planned, by its newest offsets; other sources stand among
+    them."""
     try:
         data = read_note(folder / str(_numbers(disk, folder)[-1]))
         noted = [json.loads(line) for line in data.decode().splitlines()[2:] if line != "-"]
-        return {str(n["event"]): int(n["files"]) for n in noted}
+        return {str(n["event"]): int(n["files"]) for n in noted if isinstance(n, dict) and "files" in n}
     except (FileNotFoundError, StateError, ValueError, TypeError, KeyError, IndexError):
-        return {}  # Other sources; or damage, which is told elsewhere.
+        return {}  # Notes of another make; or damage, which is told elsewhere.
 
 
 def _drained(disk: Disk, state: Path) -> Iterator[Finding]:

@@ -56,20 +56,14 @@ def first_not_done(state: str) -> int:
     return 0 if done is None else done + 1
 
 
-def noted_events(state: str) -> list[str | None] | None:
-    """The sources of the newest plan, in their places: the event of a direct one, None for any other; None where there
-    is no plan, or one of another make."""
-    noted = noted_offsets(state)
-    return None if noted is None else [None if offset is None else str(offset["event"]) for offset in noted]
-
-
 def noted_offset(state: str, event: str) -> dict[str, Any] | None:
     """Up to where the newest plan has read a direct source; None where it has not begun."""
     return next((one for one in noted_offsets(state) or () if one is not None and one["event"] == event), None)
 
 
 def noted_offsets(state: str) -> list[dict[str, Any] | None] | None:
-    """Likewise: the offsets of direct sources, which name their event."""
+    """The sources of the newest plan, in their places: the offset of a direct one, which names its event, None for any
+    other; None where there is no plan, or one of another make."""
     try:
         path = Path(state) / CHECKPOINT / "offsets" / str(max(_planned(state)))
         version, _, *sources = read_note(path).decode().splitlines()

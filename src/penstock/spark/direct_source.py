@@ -29,6 +29,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.declare.model import EventDef, Program
+from penstock.errors import StateError
 from penstock.execute.source_files import SourceRows
 from penstock.spark.checkpoint import read_note
 
@@ -70,10 +71,20 @@ class DirectInput:
     """What a user gives instead of a DataFrame."""
 
     way: ClassVar[str]  # how it is written
+    noted_as: ClassVar[str]  # what its offsets have beside the event: "files", "offsets"
     can_be_log: ClassVar[bool] = False  # whether a recovery may read its rows again: log="source"
 
     def of(self, event: str, state: str) -> DirectSource:
         raise NotImplementedError
+
+
+def need_own(source: type[DirectInput], event: str, offset: dict[str, Any]) -> None:
+    """StateError where Spark hands over another source's offset: it knows the sources of a query by their places."""
+    if offset.get("event") != event or source.noted_as not in offset:
+        raise StateError(
+            f"event '{event}': the checkpoint has {offset} in its place, another source's offset; start the query with "
+            "its sources as they were, in the same order"
+        )
 
 
 def spans(checkpoint: Path, batch_id: int, sources: Sequence[DirectSource]) -> Spans | None:

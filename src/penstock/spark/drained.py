@@ -15,9 +15,8 @@ from pathlib import Path
 
 from penstock.check.findings import RESTORE
 from penstock.commit.disk import Disk
-from penstock.commit.identity import DRAINED
-from penstock.commit.lines import directory_of
-from penstock.commit.sealed import seal, unseal
+from penstock.commit.identity import DRAINED, directory_of, refuse_foreign
+from penstock.commit.sealed import bare_number, seal, unseal
 from penstock.errors import StateError
 
 
@@ -47,12 +46,10 @@ class DrainNote:
             self._version(self._disk.read(self._path))
 
     def _version(self, data: bytes) -> int | None:
-        if data.strip().isdigit():
-            return int(data)
+        if (by_hand := bare_number(data)) is not None:
+            return by_hand
         content = unseal(data, self._path)
-        theirs, ours = content.get("directory"), directory_of(self._disk, self._state)
-        if None not in (theirs, ours) and theirs != ours:
-            raise StateError(f"{self._path} belongs to another state directory, {theirs!r}, not {ours!r}; {RESTORE}")
+        refuse_foreign(self._disk, self._path, content, self._state, RESTORE)
         drained = content.get("drained")
         return drained if isinstance(drained, int) else None
 

@@ -27,7 +27,7 @@ from penstock.spark.compatibility import (
     SupportsTriggerAvailableNow,
     need_admission,
 )
-from penstock.spark.direct_source import PIECES, DirectInput, Rows
+from penstock.spark.direct_source import PIECES, DirectInput, Rows, need_own
 from penstock.spark.formats import pieces_of_stream
 from penstock.spark.listing import FileList, file_list, list_path
 
@@ -42,6 +42,7 @@ class Files(DirectInput):
     files_per_batch: int | None = None
 
     way: ClassVar[str] = "ps.parquet"
+    noted_as: ClassVar[str] = "files"
     can_be_log: ClassVar[bool] = True
 
     def of(self, event: str, state: str) -> SourceFiles:
@@ -171,12 +172,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield partition.start + i, name
 
     def _refuse_other(self, offset: dict[str, Any]) -> None:
-        """Spark knows the sources of a query by their places alone."""
-        if offset.get("event", self._event) != self._event or "files" not in offset:
-            raise StateError(
-                f"event '{self._event}': the checkpoint has {offset} in its place, another source's offset; start the "
-                "query with its sources as they were, in the same order"
-            )
+        need_own(Files, self._event, {"event": self._event, **offset})  # an older Penstock noted no event
 
     def _require(self, count: int) -> list[str]:
         """The first `count` files: offsets speak of them."""

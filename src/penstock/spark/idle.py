@@ -16,13 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from penstock.declare.limits import TIMES, microseconds
-
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-
-
-def wall_clock() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
+from penstock.declare.limits import EPOCH, MICROSECOND, TIMES, microseconds
+from penstock.execute.request import wall_clock
 
 
 class Idle:
@@ -64,7 +59,7 @@ class Idle:
                 return
             to = microseconds(self._wall()) - self._delay
             if to >= TIMES[0]:
-                self._advance(_EPOCH + datetime.timedelta(microseconds=to))
+                self._advance(EPOCH + to * MICROSECOND)
             self._since = self._elapsed()
 
     def close(self) -> None:

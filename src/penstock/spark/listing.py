@@ -15,7 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from penstock.commit.disk import Disk
-from penstock.commit.lines import RESTORE, ChainedLines, directory_of
+from penstock.commit.identity import directory_of
+from penstock.commit.lines import RESTORE, ChainedLines
 from penstock.errors import StateError
 
 SOURCES = "sources"

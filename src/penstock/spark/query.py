@@ -11,24 +11,26 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from penstock.serve.http.child import Served
 from penstock.spark import databases
 
 
-def closing_query(query: Any, path: str, drain: Callable[[], None] | None) -> Any:
-    """The same query. drain: runs what is held, once all there was has been read."""
+def closing_query(query: Any, path: str, drain: Callable[[], None] | None, served: Served | None = None) -> Any:
+    """The same query. drain: runs what is held, once all there was has been read. served: its server."""
     own = type(query)
     closing = type(own.__name__, (_Closing, own), {"__module__": own.__module__, "__doc__": own.__doc__})
     made: Any = object.__new__(closing)
     made.__dict__.update(query.__dict__)
-    made._end = _End(query, path, drain)
+    made._end = _End(query, path, drain, served)
+    made.served = served
     return made
 
 
 class _End:
-    """What happens when a query ends: drain, then close the database."""
+    """What happens when a query ends: drain, close the database, end the server."""
 
-    def __init__(self, query: Any, path: str, drain: Callable[[], None] | None) -> None:
-        self._query, self.path, self._drain = query, path, drain
+    def __init__(self, query: Any, path: str, drain: Callable[[], None] | None, served: Served | None) -> None:
+        self._query, self.path, self._drain, self._served = query, path, drain, served
         self._failed: BaseException | None = None
         self.stopped = threading.Event()
         self._thread = threading.Thread(target=self._close, name="penstock-close", daemon=True)
@@ -49,6 +51,9 @@ class _End:
         except BaseException as error:  # Who awaits the query is told of this too.
             if ended_well:
                 self._failed = error
+        finally:
+            if self._served is not None:
+                self._served.stop()
 
     def wait(self) -> None:
         self._thread.join()

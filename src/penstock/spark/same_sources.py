@@ -12,7 +12,9 @@ some never. So they are put back into their places.
     one direct source less     its place is kept, by a source of which nothing comes
     anything else              is refused: the lines of DataFrames do not say what they are of
 
-Where no batch has come to the engine, there is nothing to go on with: other sources begin anew (start.py).
+A query of which no batch has come to the engine has nothing to go on with. What it has planned is forgotten at two
+moments: before its streams are made, where it is given other sources (`of_query`); and behind that, where a plan is
+worth nothing (`sweep`).
 """
 
 from __future__ import annotations
@@ -22,17 +24,63 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from penstock.database import Database
 from penstock.declare.model import EventDef, Program
 from penstock.errors import InputError
+from penstock.spark import databases
 from penstock.spark.checkpoint import CHECKPOINT, extend_plans, last_done, newest_planned, noted_offsets
+from penstock.spark.databases import DatabaseSpec
 from penstock.spark.direct_source import DirectInput
 from penstock.spark.files import Files
+from penstock.spark.kafka.source import Topic
 from penstock.spark.listing import SOURCES
 
-_WAYS = {"files": "ps.parquet", "offsets": "ps.kafka"}  # of direct sources, by what their offsets have
+_WAYS = {source.noted_as: source.way for source in (Files, Topic)}  # of direct sources, by what their offsets have
 
 
-def as_before(program: Program, sources: dict[EventDef, Any], state: str) -> dict[EventDef, Any]:
+def of_query(program: Program, sources: dict[EventDef, Any], spec: DatabaseSpec) -> dict[EventDef, Any]:
+    """The sources in their places; as they are given, where no batch of an earlier query has come to the engine."""
+    try:
+        return _as_before(program, sources, spec.path)
+    except InputError:
+        if last_done(spec.path) is not None:  # so that no database is opened only to say this
+            raise
+        with databases.using(spec) as database:
+            if not _never_ran(database, spec.path):
+                raise
+            _forget(spec.path)
+        return sources
+
+
+def sweep(database: Database, state: str, sources: dict[EventDef, Any]) -> None:
+    """Of a query of which no batch has come to the engine, what is worth nothing. What ps.parquet has planned is found
+    again, and may have been of a wrong directory; another source's plan may say where it began. Spark refuses a
+    checkpoint in which a kill or a full disk left parts of its very first batch: without a plan there is nothing in it
+    to keep."""
+    if not _never_ran(database, state):
+        return
+    if all(isinstance(source, Files) for source in sources.values()):
+        _forget(state)
+        return
+    checkpoint = Path(state) / CHECKPOINT
+    if (checkpoint / "offsets").is_dir() and newest_planned(state) is None:
+        for entry in checkpoint.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+
+
+def _never_ran(database: Database, state: str) -> bool:
+    """No batch has come to the engine, by its log, or been done, by Spark's notes."""
+    return database.source is None and last_done(state) is None
+
+
+def _forget(state: str) -> None:
+    """What a query has planned, and the files that it found."""
+    for name in (CHECKPOINT, SOURCES):
+        shutil.rmtree(Path(state) / name, ignore_errors=True)
+
+
+def _as_before(program: Program, sources: dict[EventDef, Any], state: str) -> dict[EventDef, Any]:
     """The sources in the places that the checkpoint of a state directory has them in; new ones get places there."""
     offsets = noted_offsets(state)
     if offsets is None:
@@ -71,12 +119,6 @@ def as_before(program: Program, sources: dict[EventDef, Any], state: str) -> dic
         return {event: known[event] for event in sorted(known, key=lambda event: event.name in new)}
     rest = iter(frames)
     return {event: known[event] for event in (next(rest) if n is None else direct[n] for n in [*noted, *new])}
-
-
-def forget(state: str) -> None:
-    """A query of which no batch has come to the engine: what it has planned, and the files that it found."""
-    for name in (CHECKPOINT, SOURCES):
-        shutil.rmtree(Path(state) / name, ignore_errors=True)
 
 
 def _way(offset: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.spark.direct_source import DirectInput
 from penstock.spark.outcome_sink import SinkInput
-from penstock.spark.start import Outcomes
+from penstock.spark.sinks import Outcomes
 
 Source = DataFrame | DirectInput
 Output = str | os.PathLike[str] | SinkInput

@@ -8,13 +8,18 @@ and either would do:
     where it runs     a connection in memory that reaches no file, no network, no extension and no Python variable,
                       and whose settings are locked
 
+`read_rows` is for those whose queries come from elsewhere: it also limits memory, time and the rows that it gives.
+
 allow_files takes both walls away. Names in a query are tables even then, never variables of whoever runs it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -46,35 +51,121 @@ _LONGEST_US = (2**63 - 1) // 1000
 _WHOLE = "for DuckDB whole, files and all, ask with allow_files=True (penstock query --allow-files)"
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    memory: int  # bytes
+    threads: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    names: list[str]  # each once: of two columns with one name, the second gets a number behind it
+    types: list[str]  # DuckDB's
+    batches: list[pa.RecordBatch]
+    more: bool  # whether there were more
+    schema: pa.Schema  # of the batches, by these names
+
+
 def read(tables: Mapping[str, pa.Table], query: str, *, allow_files: bool = False) -> pa.Table:
     """What the query finds in the tables, by their names; an InputError that says why, if it finds nothing."""
     import duckdb  # a process that only runs batches needs none
 
     _check_text(query)
-    try:
-        with duckdb.connect(config=dict(_ALWAYS if allow_files else _LOCKED)) as connection:
+    whole = "" if allow_files else _WHOLE
+    config: dict[str, Any] = dict(_ALWAYS if allow_files else _LOCKED)
+    with _in_words(tables, whole), duckdb.connect(config=config) as connection:
+        statements = connection.extract_statements(query)
+        _check_some(statements)
+        if not allow_files:
+            _lock(connection, statements, whole)
+        for name, table in tables.items():
+            connection.register(name, table)
+        found = connection.sql(query if allow_files else statements[0])
+        _check_intervals(found)
+        return found.to_arrow_table()
+
+
+def read_rows(tables: Mapping[str, pa.Table], query: str, count: int, limits: Limits) -> Rows:
+    """The same within limits, and at most so many rows."""
+    import duckdb
+
+    _check_text(query)
+    config: dict[str, Any] = {**_LOCKED, "memory_limit": f"{limits.memory >> 20}MiB", "threads": str(limits.threads)}
+    with _in_words(tables, ""), duckdb.connect(config=config) as connection:
+        timer = threading.Timer(limits.seconds, connection.interrupt)
+        timer.start()
+        try:
             statements = connection.extract_statements(query)
-            if not statements:
-                raise InputError("the query is empty; write one, for example: select count(*) from account")
-            if not allow_files:
-                for step in _THEN:
-                    connection.execute(step)
-                _check_reads(connection, statements)
+            _check_some(statements)
+            _lock(connection, statements, "")
             for name, table in tables.items():
                 connection.register(name, table)
-            found = connection.sql(query if allow_files else statements[0])
+            found = connection.sql(statements[0])
+            if found is None:
+                raise InputError("the query gives no rows; ask for some")
             _check_intervals(found)
-            return found.to_arrow_table()
+            names, types = _each_once(found.columns), [str(kind) for kind in found.types]
+            batches, left = list[pa.RecordBatch](), count
+            reader = found.to_arrow_reader(min(count + 1, 2048))
+            for batch in reader:
+                batches.append(batch.slice(0, left))
+                left -= batch.num_rows
+                if left < 0:
+                    break
+            fields = [field.with_name(name) for field, name in zip(reader.schema, names, strict=True)]
+            return Rows(names, types, batches, left < 0, pa.schema(fields))
+        except duckdb.InterruptException as error:
+            raise InputError(f"the query took more than {limits.seconds:g} s; ask for less") from error
+        finally:
+            timer.cancel()
+
+
+@contextmanager
+def _in_words(tables: Mapping[str, pa.Table], whole: str) -> Iterator[None]:
+    """What DuckDB raises, as an InputError. whole: how to ask without walls, if one may."""
+    import duckdb
+
+    try:
+        yield
     except duckdb.OutOfMemoryException as error:
-        remedy = "ask for less of it" + ("" if allow_files else f", or let it use the disk: {_WHOLE}")
-        raise InputError(f"the query needs more memory than there is; {remedy}") from error
+        disk = whole and f", or let it use the disk: {whole}"
+        raise InputError(f"the query needs more memory than there is; ask for less of it{disk}") from error
     except duckdb.PermissionException as error:
-        raise InputError(f"a query reads tables, and nothing else: {_first_line(error)}; {_WHOLE}") from error
+        or_whole = whole and f"; {whole}"
+        raise InputError(f"a query reads tables, and nothing else: {_first_line(error)}{or_whole}") from error
     except duckdb.CatalogException as error:
         known = f"; the tables are {', '.join(tables)}" if "Table" in _first_line(error) else ""
         raise InputError(f"the query failed: {_first_line(error)}{known}") from error
     except duckdb.Error as error:
         raise InputError(f"the query failed: {_first_line(error)}") from error
+
+
+def _check_some(statements: list[duckdb.Statement]) -> None:
+    if not statements:
+        raise InputError("the query is empty; write one, for example: select count(*) from account")
+
+
+def _lock(connection: duckdb.DuckDBPyConnection, statements: list[duckdb.Statement], whole: str) -> None:
+    for step in _THEN:
+        connection.execute(step)
+    if len(statements) > 1:
+        or_whole = whole and f", or, {whole}"
+        raise InputError(f"the query holds {len(statements)} statements; give one at a time{or_whole}")
+    kind = _kind(connection, statements[0])
+    if kind != "SELECT":
+        or_whole = whole and f"; {whole}"
+        raise InputError(f"the query is of kind {kind}; only what reads is run, such as SELECT or EXPLAIN{or_whole}")
+
+
+def _each_once(names: list[str]) -> list[str]:
+    found: list[str] = []
+    for name in names:
+        unlike, number = name, 1
+        while unlike in found:
+            unlike, number = f"{name}_{number}", number + 1
+        found.append(unlike)
+    return found
 
 
 def _check_intervals(found: Any) -> None:
@@ -129,14 +220,6 @@ def _check_text(query: object) -> None:
         raise InputError(
             f"the query has a character that is no text, {query[error.start]!r}; write it in UTF-8"
         ) from error
-
-
-def _check_reads(connection: duckdb.DuckDBPyConnection, statements: list[duckdb.Statement]) -> None:
-    if len(statements) > 1:
-        raise InputError(f"the query holds {len(statements)} statements; give one at a time, or, {_WHOLE}")
-    kind = _kind(connection, statements[0])
-    if kind != "SELECT":
-        raise InputError(f"the query is of kind {kind}; only what reads is run, such as SELECT or EXPLAIN; {_WHOLE}")
 
 
 def _kind(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> str:

@@ -191,20 +191,17 @@ class Strings:
         out = np.empty(len(array), np.int64)
         if len(array) == 0:
             return out
-        offsets, source = _buffers(array)
-        self._reserve(len(array), int(offsets[-1]) - int(offsets[0]))
+        offsets, source = buffers(array)
+        self.reserve(len(array), int(offsets[-1]) - int(offsets[0]))
         _intern(self.slots, self.starts, self.data, self.pool, offsets, source, out)
         return out
 
-    def expect(self, count: int) -> None:
-        """Room for so many more, whatever their bytes."""
-        self._reserve(count, 0)
-
     def grow(self, size: int) -> None:
         """Room for more strings, and for so many bytes at least."""
-        self._reserve(self.count + 1, size)
+        self.reserve(self.count + 1, size)
 
-    def _reserve(self, extra: int, size: int) -> None:
+    def reserve(self, extra: int, size: int) -> None:
+        """Room for so many strings more, of so many bytes."""
         need = self.count + extra
         if need + 1 > self.starts.size:
             self.starts = longer(self.starts, grown(need + 1, self.starts.size), self.count + 1)
@@ -237,7 +234,7 @@ class Strings:
         raise OverflowError("a column of more than 2 GiB of text cannot leave as one Arrow array")
 
 
-def _buffers(array: pa.Array) -> tuple[Any, Any]:
+def buffers(array: pa.Array) -> tuple[Any, Any]:
     """Offsets (of this slice) and bytes of an Arrow string array, without a copy."""
     _, offsets, data = array.buffers()
     numbers = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)

@@ -24,7 +24,7 @@ from penstock.declare.model import Column, TableDef
 from penstock.declare.types import INT, Type
 from penstock.state import hashing, mirror
 from penstock.state.ages import NEVER, Ages, bury
-from penstock.state.arrow import from_arrow, to_arrow, validity
+from penstock.state.arrow import from_arrow, one_chunk, to_arrow, validity
 from penstock.state.hashing import grown, most, slots_for
 from penstock.state.index import ColumnIndex
 from penstock.state.lanes import dtype
@@ -153,32 +153,42 @@ class TableState:
         """Insert or overwrite whole records. at: the clock when they were written, of all or of each."""
         if table.num_rows == 0:
             return
-        self.forget_indexes()
         if self.meta[USED] == 0:  # as many records as rows, and strings as keys
             self.reserve(table.num_rows)
-            strings.expect(table.num_rows * any(c.type.kind == "str" for c in self.definition.keys))
+            if any(c.type.kind == "str" for c in self.definition.keys):
+                strings.reserve(table.num_rows, 0)
         # A chunk at a time: a snapshot need not be in memory once more.
         first = 0
         for some in table.to_batches():
-            self._put_chunk(some, strings, batch, at if np.ndim(at) == 0 else at[first : first + some.num_rows])
+            ages = at if np.ndim(at) == 0 else at[first : first + some.num_rows]
+            self.put_lanes(*self.lanes_of(some, strings), batch, ages)
             first += some.num_rows
 
-    def _put_chunk(self, table: pa.RecordBatch, strings: Strings, batch: int, at: Any) -> None:
-        keys = self.keys_of(table, strings)
-        if int(self.meta[USED]) + table.num_rows > self.capacity:
+    def lanes_of(self, table: pa.Table | pa.RecordBatch, strings: Strings) -> tuple[Any, list[Any]]:
+        """Records as `put_lanes` takes them: their keys, and what `columns` holds of each. Nothing of the table changes
+        but the pool of strings."""
+        keys, lanes, flags = self.keys_of(table, strings), [], []
+        for column in self.definition.values:
+            lane = from_arrow(table.column(column.name), column.type, strings)
+            if column.nullable:
+                there = validity(one_chunk(table.column(column.name)))
+                none = ~there if there.size else np.zeros(table.num_rows, np.bool_)
+                # What is None lies as zero (plan/nullable.py).
+                zero = strings.number("") if column.type.kind == "str" else 0
+                lane = np.where(none, zero, lane) if none.any() else lane
+                flags.append(none)
+            lanes.append(lane)
+        return keys, [*lanes, *flags]
+
+    def put_lanes(self, keys: Any, lanes: list[Any], batch: int, at: Any = NEVER) -> None:
+        self.forget_indexes()
+        if int(self.meta[USED]) + keys.shape[1] > self.capacity:
             self.reserve(int(np.count_nonzero(self.rows_of(keys) < 0)))
         rows = hashing.add_rows(self.slots, self.stored, self.flags, self.free, self.meta, keys)
         # New rows behind the last one are written to as a whole.
         where = slice(int(rows[0]), int(rows[-1]) + 1) if _in_a_row(rows) else rows
-        flags = iter(self.columns[len(self.definition.values) :])
-        for column, array in zip(self.definition.values, self.columns, strict=False):
-            array[where] = from_arrow(table.column(column.name), column.type, strings)
-            if column.nullable:
-                there = validity(table.column(column.name))
-                none = ~there if there.size else np.zeros(rows.size, np.bool_)
-                # What is None lies as zero (plan/nullable.py).
-                array[rows[none]] = strings.number("") if column.type.kind == "str" else 0
-                next(flags)[where] = none
+        for array, lane in zip(self.columns, lanes, strict=True):
+            array[where] = lane
         self.written[where] = batch
         if self.definition.ttl is not None:
             self.at[where], self._ages = at, None
@@ -187,7 +197,11 @@ class TableState:
 
     def drop(self, table: pa.Table, strings: Strings) -> None:
         """Delete records by key. One that is not there was made and deleted in the same batch."""
-        rows = self.rows_of(self.keys_of(table, strings)) if table.num_rows else np.zeros(0, np.int64)
+        if table.num_rows:
+            self.drop_rows(self.rows_of(self.keys_of(table, strings)))
+
+    def drop_rows(self, rows: Any) -> None:
+        """-1: there is none."""
         rows = rows[rows >= 0]
         if rows.size == 0:
             return

@@ -7,7 +7,8 @@
 A row is good until the clock has come to a span after its own. So at most the two newest generations hold good ones:
 to forget is to drop an older one whole, and no row is deleted by itself. Of an id and an era at most one row is good,
 since two events of one era are less than a span apart. So to judge an event is to look for its era, the one before and
-the one behind, as far as a generation has rows of them. In order, that is one look into each.
+the one behind, as far as a generation has rows of them. In order, that is one look into each. Only what has run under a
+smaller span may have several that are good: a generation of such rows is `crowded`, and all of them are looked at.
 
 Judging changes nothing: what has run is remembered when it has run.
 """
@@ -46,16 +47,18 @@ class Generation:
     def __init__(self, capacity: int = _FIRST_CAPACITY) -> None:
         self.count = 0
         self.oldest, self.newest = _HIGHEST, _LOWEST  # eras that there are rows of
+        self.crowded = False  # whether of an id and an era several may be good
         self.rows = Rows(_no_slots(capacity), *(np.zeros(capacity, np.int64) for _ in range(4)))
 
     def add(self, ids: Any, ts: Any, clock: Any, version: Any, span: int) -> None:
-        """Rows in the order in which they ran; one of the same id and era is not good any more."""
+        """Rows in the order in which they ran; what is not good any more of the same id and era is overwritten."""
         need = self.count + ids.size
         if need > self.rows.ids.size:
             size = max(need, 2 * self.rows.ids.size)
             self.rows = Rows(_no_slots(size), *(longer(lane, size) for lane in self.rows[1:]))
             self.reindex(span)
-        self.count = int(_add(self.rows, self.count, ids, ts, clock, version, span))
+        self.count, crowded = _add(self.rows, self.count, ids, ts, clock, version, span)
+        self.crowded = self.crowded or crowded
         eras = ts // span
         self.oldest, self.newest = min(self.oldest, int(eras.min())), max(self.newest, int(eras.max()))
 
@@ -83,7 +86,7 @@ class UniqueIds:
         newest = max(self._generations, default=0)
         a, b = (self._generations.get(number) or _NOTHING for number in (newest, newest - 1))
         bounds = np.array([a.oldest, a.newest, b.oldest, b.newest])
-        return _judge(a.rows, b.rows, bounds, self.span, ids, ts, clock)
+        return _judge(a.rows, b.rows, bounds, a.crowded or b.crowded, self.span, ids, ts, clock)
 
     def remember(self, ids: Any, ts: Any, clock: Any, version: Any, until: int) -> None:
         """These have run, and the clock is at `until` behind them. version: of all, or of each."""
@@ -188,34 +191,35 @@ def _tag(id_: Any, era: Any) -> Any:
 
 
 @kernel
-def _slot(rows: Any, id_: Any, era: Any, tag: Any, span: Any) -> Any:
-    """The slot of an id and an era, or the empty slot where it would go."""
-    mask = np.uint64(rows.slots.size - 1)
-    h = first(tag, rows.slots)
-    while True:
-        row = rows.slots[h + ONE]
-        if row == -1 or (rows.slots[h] == tag and rows.ids[row] == id_ and rows.ts[row] // span == era):
-            return h
-        h = (h + TWO) & mask
-
-
-@kernel
 def _near(a: Any, b: Any, span: Any) -> Any:
     """Whether two times are less than a span apart; they may be further apart than int64 counts."""
     return np.uint64(max(a, b)) - np.uint64(min(a, b)) < np.uint64(span)
 
 
 @kernel
-def _good(rows: Any, id_: Any, era: Any, tag: Any, span: Any, ts: Any, clock: Any) -> Any:
-    """The version of the first one, where this generation has it; else 0."""
-    row = rows.slots[_slot(rows, id_, era, tag, span) + ONE]
-    if row >= 0 and _near(rows.ts[row], ts, span) and not expired(rows.clock[row], clock, span):
-        return rows.version[row]
-    return 0
+def _good(rows: Any, id_: Any, era: Any, tag: Any, crowded: Any, span: Any, ts: Any, clock: Any) -> Any:
+    """The row of the first one, where this generation has it; else -1. Of several, that of the lowest ts."""
+    mask = np.uint64(rows.slots.size - 1)
+    h = first(tag, rows.slots)
+    found = np.int64(-1)
+    while True:
+        row = rows.slots[h + ONE]
+        if row == -1:
+            return found
+        if rows.slots[h] == tag and rows.ids[row] == id_ and rows.ts[row] // span == era:
+            if (
+                _near(rows.ts[row], ts, span)
+                and not expired(rows.clock[row], clock, span)
+                and (found == -1 or rows.ts[row] < rows.ts[found])
+            ):
+                found = row
+            if not crowded:
+                return found
+        h = (h + TWO) & mask
 
 
 @kernel
-def _judge(a: Any, b: Any, bounds: Any, span: Any, ids: Any, ts: Any, clock: Any) -> Any:
+def _judge(a: Any, b: Any, bounds: Any, crowded: Any, span: Any, ids: Any, ts: Any, clock: Any) -> Any:
     """a, b: the two newest generations; bounds: the eras that each has."""
     n = ids.size
     out = np.zeros(n, np.int64)
@@ -248,10 +252,15 @@ def _judge(a: Any, b: Any, bounds: Any, span: Any, ids: Any, ts: Any, clock: Any
                     if place >= 0 and _near(ts[place], ts[i], span) and not expired(clock[place], clock[i], span):
                         out[i] = -1 - place
                         break
+                row = np.int64(-1)
                 if bounds[0] <= near <= bounds[1]:
-                    out[i] = _good(a, ids[i], near, tag, span, ts[i], clock[i])
-                if out[i] == 0 and bounds[2] <= near <= bounds[3]:
-                    out[i] = _good(b, ids[i], near, tag, span, ts[i], clock[i])
+                    row = _good(a, ids[i], near, tag, crowded, span, ts[i], clock[i])
+                    if row >= 0:
+                        out[i] = a.version[row]
+                if (row < 0 or crowded) and bounds[2] <= near <= bounds[3]:
+                    other = _good(b, ids[i], near, tag, crowded, span, ts[i], clock[i])
+                    if other >= 0 and (row < 0 or b.ts[other] < a.ts[row]):
+                        out[i] = b.version[other]
                 if out[i] != 0:
                     break
             if out[i] == 0:
@@ -265,24 +274,33 @@ def _judge(a: Any, b: Any, bounds: Any, span: Any, ids: Any, ts: Any, clock: Any
 
 @kernel
 def _add(rows: Any, count: Any, ids: Any, ts: Any, clock: Any, version: Any, span: Any) -> Any:
-    """There is room. Gives how many rows there are."""
+    """There is room. Gives how many rows there are, and whether of an id and an era several may be good."""
     n = ids.size
     tags = np.empty(n, np.int64)
+    mask = np.uint64(rows.slots.size - 1)
+    crowded = False
     for block in range(0, n, BLOCK):
         end = min(block + BLOCK, n)
         for i in range(block, end):
             tags[i] = _tag(ids[i], ts[i] // span)
             prefetch(rows.slots, first(tags[i], rows.slots))
         for i in range(block, end):
-            h = _slot(rows, ids[i], ts[i] // span, tags[i], span)
-            row = rows.slots[h + ONE]
-            if row < 0:
-                row = count
-                count += 1
-                rows.slots[h] = tags[i]
-                rows.slots[h + ONE] = row
+            h = first(tags[i], rows.slots)
+            while True:
+                row = rows.slots[h + ONE]
+                if row < 0:
+                    row = count
+                    count += 1
+                    rows.slots[h] = tags[i]
+                    rows.slots[h + ONE] = row
+                    break
+                if rows.slots[h] == tags[i] and rows.ids[row] == ids[i] and rows.ts[row] // span == ts[i] // span:
+                    if expired(rows.clock[row], clock[i], span):
+                        break
+                    crowded = True
+                h = (h + TWO) & mask
             rows.ids[row], rows.ts[row], rows.clock[row], rows.version[row] = ids[i], ts[i], clock[i], version[i]
-    return count
+    return count, crowded
 
 
 @kernel

@@ -9,17 +9,17 @@ Where a value does not fit, or a new field has neither, it is a StateError that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.declare.model import AT, ID, NAMED, NUMBER, Column, EventDef, Field, Program, TableDef, timers_of
+from penstock.declare.types import of_arrow
 from penstock.errors import InputError, StateError
 from penstock.execute import validate
 from penstock.execute.casting import left_out, one_array
 from penstock.execute.watermark import ARRIVAL
+from penstock.plan.migration import widens
 from penstock.state.arrow import widened
 
 _WRONG = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
@@ -32,19 +32,19 @@ def restated(table: TableDef, rows: pa.Table, renamed: Mapping[str, str], where:
     arrays = []
     for column in table.columns:
         if column.name not in before:
-            arrays.append(pa.array([column.default], column.type.arrow()).take(_zeros(rows)))
+            arrays.append(left_out(column, rows.num_rows))
             continue
         given = rows.column(before[column.name])
-        try:
-            arrays.append(widened(given, column.type.arrow()))
-        except _WRONG as error:
-            first = next(i for i in range(rows.num_rows) if not _fits(given.slice(i, 1), column.type.arrow()))
-            key = ", ".join(repr(rows.column(before[c.name])[first].as_py()) for c in table.keys)
-            raise StateError(
+
+        def wrong(row: int, column: Column = column, given: pa.ChunkedArray = given) -> str:
+            key = ", ".join(repr(rows.column(before[c.name])[row].as_py()) for c in table.keys)
+            return (
                 f"{where}: the record of table '{table.name}' with the key {key} has {column.name} = "
-                f"{given[first].as_py()}, which is no {column.type}; declare a wider type, or change the record with "
+                f"{given[row].as_py()}, which is no {column.type}; declare a wider type, or change the record with "
                 "the app as it was"
-            ) from error
+            )
+
+        arrays.append(_widened(given, column.type.arrow(), wrong))
     return pa.Table.from_arrays(arrays, schema=table.arrow())
 
 
@@ -103,7 +103,6 @@ def timers(program: Program, table: str, waiting: pa.Table, where: str) -> pa.Ta
 
 def _fields(event: EventDef, rows: pa.Table, what: str) -> pa.Table:
     """Rows of an event with its fields of today."""
-    remedy = _REMEDY
     arrays = []
     for field in event.fields:
         if field.name not in rows.column_names and not field.required:
@@ -111,37 +110,34 @@ def _fields(event: EventDef, rows: pa.Table, what: str) -> pa.Table:
             continue
         if field.name not in rows.column_names:
             raise StateError(
-                f"{what} without the field '{field.name}', which has neither a default nor None as a value; {remedy}, "
+                f"{what} without the field '{field.name}', which has neither a default nor None as a value; {_REMEDY}, "
                 "or give it one"
             )
         refuse_strangers([field], rows, what)
         column = rows.column(field.name)
         given = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        wanted = field.type.arrow()
-        if given == wanted:
+        if given == field.type.arrow():
             arrays.append(column)
-        elif not _widens(given, wanted):
-            raise StateError(f"{what} with the field '{field.name}' as {given}, and it is {field.type} now; {remedy}")
-        else:
-            try:
-                arrays.append(widened(column, wanted))
-            except _WRONG as error:
-                first = next(i for i in range(rows.num_rows) if not _fits(column.slice(i, 1), wanted))
-                raise StateError(
-                    f"{what}, and the field '{field.name}' of one is {column[first].as_py()}, which is no "
-                    f"{field.type}; {remedy}"
-                ) from error
+            continue
+        before = of_arrow(given)
+        if before is None or not widens(before, field.type):
+            raise StateError(f"{what} with the field '{field.name}' as {given}, and it is {field.type} now; {_REMEDY}")
+
+        def wrong(row: int, field: Field = field, column: pa.ChunkedArray = column) -> str:
+            value = column[row].as_py()
+            return f"{what}, and the field '{field.name}' of one is {value}, which is no {field.type}; {_REMEDY}"
+
+        arrays.append(_widened(column, field.type.arrow(), wrong))
     return pa.Table.from_arrays(arrays, names=[f.name for f in event.fields])
 
 
-def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """As for columns (plan/migration.py)."""
-    if not pa.types.is_decimal(wanted):
-        return False
-    if pa.types.is_int64(given):
-        return True
-    whole = wanted.precision - wanted.scale
-    return pa.types.is_decimal(given) and wanted.scale >= given.scale and whole >= given.precision - given.scale
+def _widened(column: pa.ChunkedArray, type_: pa.DataType, wrong: Callable[[int], str]) -> pa.ChunkedArray:
+    """The column as of another type. wrong: what to say of the first row whose value does not fit."""
+    try:
+        return widened(column, type_)
+    except _WRONG as error:
+        first = next(row for row in range(len(column)) if not _fits(column.slice(row, 1), type_))
+        raise StateError(wrong(first)) from error
 
 
 def _fits(value: pa.ChunkedArray, type_: pa.DataType) -> bool:
@@ -150,7 +146,3 @@ def _fits(value: pa.ChunkedArray, type_: pa.DataType) -> bool:
     except _WRONG:
         return False
     return True
-
-
-def _zeros(rows: pa.Table) -> Any:
-    return pc.fill_null(pa.nulls(rows.num_rows, pa.int32()), 0)

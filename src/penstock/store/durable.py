@@ -23,12 +23,14 @@ from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest
 from penstock.execute.source_files import SourceNote
+from penstock.observe.report import BatchReport
 from penstock.plan.migration import Words
 from penstock.plan.schema import Schema
 from penstock.state.tables import Tables, TablesCut
 from penstock.store import migrate, replay
 from penstock.store.outcome_codec import from_log, to_log
 from penstock.store.replay import Recovered, Replay
+from penstock.store.reports import Reports
 from penstock.store.segment import ADVANCE, BETWEEN, CALLS, EMITTED, LOAD, OUTCOMES, SCHEMA, part
 from penstock.store.stream import StreamState
 
@@ -71,6 +73,8 @@ class DurableStore:
             background=background,
             disk=disk,
         )
+        # A disk of somebody's own is no place for files that are written beside it.
+        self._reports = Reports(self._journal.path) if disk is None else None
         # Nothing that refers to this store, so that one which nobody keeps gives up its lock at once.
         self._scrub = Scrub(disk or Disk(), self._journal.path, scrub, partial(_tell, str(self._journal.path)))
 
@@ -168,6 +172,10 @@ class DurableStore:
     def commit(self, prepared: Any) -> None:
         self._journal.finish(prepared[0])
         self.stream = prepared[1]
+
+    def report(self, report: BatchReport) -> None:
+        if self._reports is not None:
+            self._reports.add(report, self._journal.hash)
 
     def forget(self, prepared: Any) -> None:
         self._journal.forget(prepared[0])

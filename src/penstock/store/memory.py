@@ -15,6 +15,7 @@ from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest
 from penstock.execute.source_files import SourceNote
+from penstock.observe.report import BatchReport
 from penstock.state.tables import Tables
 from penstock.store.replay import Recovered
 from penstock.store.stream import StreamState
@@ -81,6 +82,9 @@ class MemoryStore:
             while len(self._outcomes) > _KEPT:
                 oldest = next(iter(self._outcomes))
                 del self._outcomes[oldest], self._versions[oldest]
+
+    def report(self, report: BatchReport) -> None:
+        pass
 
     def forget(self, prepared: Any) -> None:
         pass

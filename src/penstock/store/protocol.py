@@ -13,6 +13,7 @@ from penstock.execute.intake import EventBatch
 from penstock.execute.outcomes import BatchOutcomes
 from penstock.execute.request import BatchRequest
 from penstock.execute.source_files import SourceNote
+from penstock.observe.report import BatchReport
 from penstock.state.tables import Tables
 from penstock.store.replay import Recovered
 from penstock.store.stream import StreamState
@@ -65,6 +66,9 @@ class Store(Protocol):
 
     def commit(self, prepared: Any) -> None:
         """Now it has happened."""
+
+    def report(self, report: BatchReport) -> None:
+        """What the batch that has just happened was, for those who look on."""
 
     def forget(self, prepared: Any) -> None:
         """It never happened."""

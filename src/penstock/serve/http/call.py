@@ -52,12 +52,16 @@ class Call:
             self._query = _parsed(text, self.route) if text else {}
         return self._query
 
+    @property
+    def timeout(self) -> float:
+        """How many seconds it may wait for its version."""
+        return min(self.query.get("timeout_ms", TIMEOUT_MS), TIMEOUT_MS_MAX) / 1000
+
     async def moment(self) -> int | None:
         """Waits for the version that was asked for; gives it where it is exactly one, and None for the newest."""
         if not self.scope["query_string"]:
             return None
-        query = self.query
-        timeout = min(query.get("timeout_ms", TIMEOUT_MS), TIMEOUT_MS_MAX) / 1000
+        query, timeout = self.query, self.timeout
         versions = self.site.versions
         exact: int | None = query.get("version")
         least: int | None = query.get("at_least")

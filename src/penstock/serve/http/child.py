@@ -7,11 +7,13 @@ by itself, the parent is not disturbed, and can tell: `alive`, `error`.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import selectors
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from typing import IO
@@ -40,6 +42,9 @@ class Served:
             raise
         self.url: str = told["url"]
         self.pid: int = told["pid"]
+        self.flight: str | None = told.get("flight")
+        self._stopping = False
+        threading.Thread(target=self._watch, name="penstock-served", daemon=True).start()
 
     @property
     def alive(self) -> bool:
@@ -54,7 +59,15 @@ class Served:
         said = self._last_words()
         return f"it ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}" + (f": {said}" if said else "")
 
+    def _watch(self) -> None:
+        self._process.wait()
+        if not self._stopping:
+            logging.getLogger("penstock").warning(
+                "the server at %s has gone: %s; penstock serve starts another one", self.url, self.error
+            )
+
     def stop(self) -> None:
+        self._stopping = True
         process = self._process
         if process.poll() is None:
             process.terminate()

@@ -23,6 +23,9 @@ _PAGE_HEADERS = (
 )
 _PARTS = {
     "table": "A table's name.",
+    "number": "A version.",
+    "row": "Which of the version's outcomes, from 0.",
+    "id": "An event's id.",
     "key": "The record's key; parts of a composite one percent-encoded, joined by commas.",
 }
 _ERROR = {

@@ -1,5 +1,6 @@
 """The routes of calls.
 
+GET  /v1/events            what may be called
 POST /v1/events/E          run an event now, or a list of them: answered when it is durable, with what became of it
 GET  /v1/outcomes/ID       what became of a call, as long as that is retained
 
@@ -66,6 +67,14 @@ class Events:
         if isinstance(given, list):
             return _many(event, reply, several, call.site.reader.version)
         return _one(event, reply, several[0], call.site.reader.version)
+
+    async def all_events(self, call: Call) -> Answer:
+        try:
+            told = await self.writer.all_events()
+        except StateError as error:
+            raise Refusal(503, "no_writer", str(error)) from None
+        now = call.site.reader.version
+        return Answer(dumps({"version": now, "events": told["events"], "outcomes": told["outcomes"]}), now)
 
     async def outcome(self, call: Call) -> Answer:
         id, event = call.part("id"), call.query.get("event")
@@ -199,6 +208,14 @@ def add(site: Site, options: Options) -> None:
     events = Events(site)
     site.add(
         (
+            Route(
+                "GET",
+                "/v1/events",
+                events.all_events,
+                READ,
+                says="The events that may be called, their fields, and the columns of outcomes.",
+                answer={"events": {"type": "object"}, "outcomes": {"type": "object"}},
+            ),
             Route(
                 "POST",
                 "/v1/events/{event}",

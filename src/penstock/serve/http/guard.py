@@ -9,24 +9,15 @@ Cookies do not tell ports apart, so the cookie's name has the port.
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Any
 
 from penstock.serve.http.answers import Refusal
+from penstock.serve.http.options import is_loopback
 from penstock.serve.http.routes import NONE, READ, Token
 from penstock.serve.http.tokens import Tokens
 
 _BEARER = b"Bearer "
 _COOKIE_S = 30 * 24 * 3600
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 class Guard:

@@ -12,22 +12,40 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
 
+from penstock.commit.identity import READ_TOKEN, WRITE_TOKEN
+from penstock.plan.ir import Plan
 from penstock.replica.reader import Reader
-from penstock.serve.http import documents, events, pages, records, status
+from penstock.serve import flight
+from penstock.serve.console import console
+from penstock.serve.http import batches, changes, documents, events, pages, records, sql, status
 from penstock.serve.http.connection import Connection, look_at
 from penstock.serve.http.guard import Guard
 from penstock.serve.http.options import Options, listening
 from penstock.serve.http.site import Site
 from penstock.serve.http.tokens import Tokens, tokens_of
+from penstock.serve.remote.here import noted
 
 Part = Callable[[Site, Options], None]
-PARTS: tuple[Part, ...] = (status.add, records.add, pages.add, events.add, documents.add)
+PARTS: tuple[Part, ...] = (
+    status.add,
+    records.add,
+    pages.add,
+    changes.add,
+    batches.add,
+    events.add,
+    sql.add,
+    flight.add,
+    documents.add,
+    console.add,
+)
 
 _SWEEP_S = 5.0
 _PARENT_S = 0.5
@@ -42,12 +60,16 @@ class Listening:
     url: str
     pid: int
     tokens: Tokens | None
+    flight: str | None = None  # where it listens for Arrow Flight
 
 
-def serve(options: Options, ready: Callable[[Listening], None], parent: int | None = None) -> None:
-    """Serves until it is told to end. parent: the pid of who started it, with which it ends."""
+def serve(
+    options: Options, ready: Callable[[Listening], None], parent: int | None = None, plan: Plan | None = None
+) -> None:
+    """Serves until it is told to end. parent: the pid of who started it, with which it ends. plan: of the app, where it
+    is at hand: a log of inputs is read by running it again."""
     options.check()
-    with Reader(options.state) as reader:
+    with Reader(options.state, plan=plan) as reader:
         tokens = None if options.no_token else tokens_of(reader.path, options.read_token_file, options.write_token_file)
         listener = listening(options)
         try:
@@ -59,11 +81,19 @@ def serve(options: Options, ready: Callable[[Listening], None], parent: int | No
             shown = f"[{host}]" if ":" in host else host
             url = f"http{'s' * (options.tls_cert is not None)}://{shown}:{port}"
             server = _Server(_config(site, options), site)
-            told = Listening(url, os.getpid(), tokens)
-            with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+            told = Listening(url, os.getpid(), tokens, site.flight)
+            beside = _noted(reader.path, port, options)
+            with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner, beside:
                 runner.run(_serve(server, listener, partial(ready, told), parent))
         finally:
             listener.close()
+
+
+def _noted(state: Path, port: int, options: Options) -> AbstractContextManager[None]:
+    """So that clients of this user on this machine find the tokens."""
+    if options.no_token:
+        return nullcontext()
+    return noted(port, options.read_token_file or state / READ_TOKEN, options.write_token_file or state / WRITE_TOKEN)
 
 
 def _config(site: Site, options: Options) -> uvicorn.Config:

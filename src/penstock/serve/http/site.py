@@ -32,6 +32,7 @@ from penstock.serve.http.versions import Versions
 
 if TYPE_CHECKING:
     from penstock.replica.reader import Reader
+    from penstock.serve.http.sql import SqlProcess
 
 T = TypeVar("T")
 _log = logging.getLogger("penstock")
@@ -51,7 +52,11 @@ class Site:
         self.begun = time.monotonic()
         self.connections: set[Any] = set()  # uvicorn's
         self.stopping = asyncio.Event()  # streams end then
+        self.door: tuple[bytes, str] | None = None  # a page for who comes to / without a token, and its policy
         self.cleanup: list[Callable[[], None]] = []  # what is to be done when the server ends
+        self.loop: asyncio.AbstractEventLoop | None = None  # once it serves
+        self.sql: SqlProcess | None = None  # where the server takes SQL
+        self.flight: str | None = None  # where it listens for Arrow Flight
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="penstock-http")
         self._slots = asyncio.Semaphore(_THREADS)
         self.queued = 0
@@ -125,7 +130,15 @@ class Site:
                 headers = [(b"location", b"/")] + ([(b"set-cookie", cookie.encode())] if cookie else [])
                 await _send(Answer(b"", status=303, headers=tuple(headers)), send)
                 return 303
-        self.guard.check(scope, READ)
+        try:
+            self.guard.check(scope, READ)
+        except Refusal as refusal:
+            if self.door is None or refusal.status != 401 or scope["path"] != "/" or not _is_browser(scope):
+                raise
+            content, policy = self.door
+            more = (*refusal.headers, (b"content-security-policy", policy.encode()))
+            await _send(Answer(content, status=401, type=b"text/html; charset=utf-8", headers=more), send)
+            return 401
         if self._starlette is None or scope["path"].startswith("/v1/"):
             raise Refusal(404, "no_route", "there is no such path; /docs lists those that there are")
         status = 0
@@ -182,6 +195,7 @@ class Site:
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()
+        self.loop = asyncio.get_running_loop()
         self.versions.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -191,6 +205,10 @@ class Site:
             step()
         self._threads.shutdown(wait=False, cancel_futures=True)
         await send({"type": "lifespan.shutdown.complete"})
+
+
+def _is_browser(scope: Any) -> bool:
+    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
 
 
 async def _send(answer: Answer, send: Any) -> None:

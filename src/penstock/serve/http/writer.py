@@ -67,6 +67,7 @@ class Writer:
         self._app, self._state = app, state
         self._pipeline: Pipeline | None = None
         self._events: dict[str, ServedEvent] = {}
+        self.told: dict[str, Any] = {}  # of the events, as JSON has it
         self._gathered: dict[tuple[str, int | None], Gathered] = {}
         self._size = 0  # of all that is gathered
         self._under_way = 0
@@ -79,9 +80,15 @@ class Writer:
         """Events that have come, and were not sent yet."""
         return self._size
 
+    async def all_events(self) -> dict[str, Any]:
+        """What may be called, with the types of fields and outcomes."""
+        if self._gone():
+            await self._in(self._sending, self._connect)
+        return self.told
+
     async def event(self, name: str) -> ServedEvent | None:
         """One that may be called; None where there is none of this name."""
-        if self._pipeline is None or not self._pipeline.is_open:
+        if self._gone():
             await self._in(self._sending, self._connect)
         return self._events.get(name)
 
@@ -194,7 +201,7 @@ class Writer:
             self._pipeline.close()
             self._pipeline = None
         told = self._ask({"asks": "events"})
-        self._events = _events_of(told)
+        self._events, self.told = _events_of(told), told.header
         self._pipeline = Pipeline(self._app, self._state)
 
     def _ask(self, header: dict[str, Any]) -> Message:

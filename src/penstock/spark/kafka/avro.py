@@ -72,7 +72,7 @@ class AvroParser:
             number, start = int.from_bytes(value[1:_FRAME], "big"), _FRAME
             schema = _registered(self._registry, number)
             if schema is None:
-                raise InputError(f"the registry at {self._registry} has no schema {number}")
+                raise InputError(f"the registry at {self._registry} has no Avro schema {number}")
         stream = io.BytesIO(value)
         stream.seek(start)
         try:
@@ -90,7 +90,7 @@ def _framed(value: bytes) -> bool:
 
 @lru_cache(maxsize=1000)
 def _registered(registry: str, number: int) -> Any:
-    """A schema by its number, which is another one's never; None where there is none."""
+    """A schema by its number, which is another one's never; None where there is none of Avro."""
     try:
         with urllib.request.urlopen(f"{registry.rstrip('/')}/schemas/ids/{number}", timeout=_ASK_S) as answer:
             text = json.load(answer)["schema"]
@@ -100,4 +100,7 @@ def _registered(registry: str, number: int) -> Any:
         raise InputError(f"the schema registry at {registry} does not answer: {error}") from error
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"the schema registry at {registry} does not answer: {error}") from error
-    return fastavro().parse_schema(json.loads(text))
+    try:
+        return fastavro().parse_schema(json.loads(text))
+    except Exception:  # A registry has schemas of Protobuf and JSON, too, and fastavro raises what it comes upon.
+        return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -43,6 +43,20 @@ class Cluster:
         named = {name.replace("_", "."): value for name, value in more.items()}
         quiet = {"logger": logging.getLogger("penstock.kafka"), "allow.auto.create.topics": False}
         return {"bootstrap.servers": self.bootstrap, **dict(self.options), **named, **quiet}
+
+
+def cluster_of(who: str, topic: Any, bootstrap: Any, options: Mapping[str, str] | None) -> Cluster:
+    """Of what a user gives for it beside a topic; InputError where either names nothing."""
+    if not isinstance(topic, str) or not topic:
+        raise InputError(f"{who}: give the name of one topic")
+    if not isinstance(bootstrap, str) or not bootstrap:
+        raise InputError(f"{who}: bootstrap={bootstrap!r} names no broker; give one, such as 'localhost:9092'")
+    return Cluster(bootstrap, tuple(sorted((str(name), str(text)) for name, text in (options or {}).items())))
+
+
+def need_choice(who: str, name: str, choice: Any, known: Collection[str]) -> None:
+    if choice not in known:
+        raise InputError(f"{who}: {name}={choice!r} is not one of {', '.join(known)}")
 
 
 @dataclass(frozen=True, slots=True)

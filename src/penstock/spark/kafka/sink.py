@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.commit.disk import Disk
-from penstock.commit.lines import directory_of
+from penstock.commit.identity import directory_of
 from penstock.errors import InputError, StateError
 from penstock.publish.files import plain
-from penstock.spark.kafka.client import PATIENCE_S, Client, Cluster, confluent, may_pass, said
+from penstock.spark.kafka.client import PATIENCE_S, Client, Cluster, cluster_of, confluent, may_pass, need_choice, said
 from penstock.spark.kafka.messages import arrow_messages, json_messages
 from penstock.spark.kafka.reader import TopicReader
-from penstock.spark.kafka.sink_note import SinkNote, read_note, sink_path, write_note
+from penstock.spark.kafka.sink_note import SinkNote, read_sink_note, sink_path, write_sink_note
 from penstock.spark.outcome_sink import SinkInput
 
 ENCODERS: dict[str, Callable[[pa.Table, str | None], Any]] = {"json": json_messages, "arrow": arrow_messages}
@@ -72,14 +72,9 @@ def kafka_sink(
         options: The client's own, such as {"security.protocol": "SASL_SSL", "sasl.username": …}.
     """
     who = f"ps.kafka_sink({topic!r})"
-    if not isinstance(topic, str) or not topic:
-        raise InputError(f"{who}: give the name of a topic")
-    if not isinstance(bootstrap, str) or not bootstrap:
-        raise InputError(f"{who}: bootstrap={bootstrap!r} names no broker; give one, such as 'localhost:9092'")
-    if value not in ENCODERS:
-        raise InputError(f"{who}: value={value!r} is not one of {', '.join(ENCODERS)}")
-    given = tuple(sorted((str(name), str(text)) for name, text in (options or {}).items()))
-    return TopicOutput(topic, Cluster(bootstrap, given), value, key)
+    cluster = cluster_of(who, topic, bootstrap, options)
+    need_choice(who, "value", value, ENCODERS)
+    return TopicOutput(topic, cluster, value, key)
 
 
 @dataclass(slots=True)
@@ -166,7 +161,7 @@ class OutcomeTopic:
         client = Client(given.cluster, given.topic, self._who, self.patience_s)
         partitions = client.state().partitions
         producer.init_transactions(_ASK_S)
-        note = read_note(self.disk, self._path)
+        note = read_sink_note(self.disk, self._path)
         ends = client.ends(partitions, decided=False)
         if note is None or note.ends is None:
             self._done, self._ends = 0 if note is None else note.done, ends
@@ -232,7 +227,7 @@ class OutcomeTopic:
         return sink_path(Path(self.state), self.what)
 
     def _note(self, sending: int) -> None:
-        write_note(self.disk, self._path, SinkNote(self.given.topic, sending, self._done, self._ends))
+        write_sink_note(self.disk, self._path, SinkNote(self.given.topic, sending, self._done, self._ends))
 
     def _give_up(self) -> None:
         """Its transaction, if it has one, is ended by the next producer of the same name."""

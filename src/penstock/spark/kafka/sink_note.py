@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.commit.disk import Disk
-from penstock.commit.identity import SINKS
-from penstock.commit.lines import directory_of
-from penstock.commit.sealed import read_sealed, seal
+from penstock.commit.identity import SINKS, directory_of, refuse_foreign
+from penstock.commit.sealed import bare_number, read_sealed, seal
 from penstock.errors import StateError
 
 SUFFIX = ".topic"
@@ -34,18 +33,16 @@ def sink_path(state: Path, what: str) -> Path:
     return state / SINKS / f"{what}{SUFFIX}"
 
 
-def read_note(disk: Disk, path: Path) -> SinkNote | None:
+def read_sink_note(disk: Disk, path: Path) -> SinkNote | None:
     """None where nothing was ever sent."""
     try:
         data = disk.read(path)
     except FileNotFoundError:
         return None
-    if data.strip().isdigit():
-        return SinkNote("", int(data), int(data), None)
+    if (by_hand := bare_number(data)) is not None:
+        return SinkNote("", by_hand, by_hand, None)
     content = read_sealed(disk, path, "kind", "what", "topic", "sending", "done", "ends")
-    theirs, ours = content.get("directory"), directory_of(disk, path.parent.parent)
-    if None not in (theirs, ours) and theirs != ours:
-        raise StateError(f"{path} belongs to another state directory, {theirs!r}, not {ours!r}; restore its own")
+    refuse_foreign(disk, path, content, path.parent.parent, "restore its own")
     if (content["kind"], content["what"]) != (KIND, path.stem):
         found = f"the {content['kind']} of {content['what']}"
         raise StateError(f"{path} is another file: {found}; restore its own")
@@ -53,7 +50,7 @@ def read_note(disk: Disk, path: Path) -> SinkNote | None:
     return SinkNote(content["topic"], content["sending"], content["done"], ends)
 
 
-def write_note(disk: Disk, path: Path, note: SinkNote) -> None:
+def write_sink_note(disk: Disk, path: Path, note: SinkNote) -> None:
     disk.ensure_dir(path.parent)
     who = {"kind": KIND, "what": path.stem, "directory": directory_of(disk, path.parent.parent)}
     known = {"sending": note.sending, "done": note.done, "ends": {str(p): end for p, end in (note.ends or {}).items()}}

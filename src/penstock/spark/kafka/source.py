@@ -4,7 +4,7 @@
     the engine          records between two offsets -> events
 
 An offset of Kafka names the same record for ever, so the offsets of a batch alone say which rows it has. Where the
-stream began, and which topic it was, is noted beside the state (note.py).
+stream began, and which topic it was, is noted beside the state (topic_note.py).
 """
 
 from __future__ import annotations
@@ -28,12 +28,17 @@ from penstock.spark.compatibility import (
     SupportsTriggerAvailableNow,
     need_admission,
 )
-from penstock.spark.direct_source import PIECES, DirectInput, Rows
+from penstock.spark.direct_source import PIECES, DirectInput, Rows, need_own
 from penstock.spark.formats import pieces_of_stream
 from penstock.spark.kafka import reader
 from penstock.spark.kafka.avro import AvroParser, checked_schema
-from penstock.spark.kafka.client import Client, Cluster, TopicState
-from penstock.spark.kafka.note import TopicNote, note_path, read, read_or_write
+from penstock.spark.kafka.client import Client, Cluster, TopicState, cluster_of, need_choice
+from penstock.spark.kafka.topic_note import (
+    TopicNote,
+    read_or_write_topic_note,
+    read_topic_note,
+    topic_note_path,
+)
 from penstock.spark.kafka.values import Parse, parse_arrow, parse_json, rows
 from penstock.spark.workers import is_connect
 
@@ -57,6 +62,7 @@ class Topic(DirectInput):
     registry: str | None = None
 
     way: ClassVar[str] = "ps.kafka"
+    noted_as: ClassVar[str] = "offsets"
 
     @property
     def parser(self) -> Parse:
@@ -65,7 +71,7 @@ class Topic(DirectInput):
         return parse_json if self.value == "json" else parse_arrow
 
     def of(self, event: str, state: str) -> TopicSource:
-        return TopicSource(event, self, str(note_path(Path(state), event)))
+        return TopicSource(event, self, str(topic_note_path(Path(state), event)))
 
 
 def kafka(
@@ -96,21 +102,15 @@ def kafka(
         options: The client's own, such as {"security.protocol": "SASL_SSL", "sasl.username": …}.
     """
     who = f"ps.kafka({topic!r})"
-    if not isinstance(topic, str) or not topic:
-        raise InputError(f"{who}: give the name of one topic")
-    if not isinstance(bootstrap, str) or not bootstrap:
-        raise InputError(f"{who}: bootstrap={bootstrap!r} names no broker; give one, such as 'localhost:9092'")
-    choices = (("value", value, VALUES), ("starting", starting, STARTING), ("lost", lost, LOST))
-    for name, choice, known in choices:
-        if choice not in known:
-            raise InputError(f"{who}: {name}={choice!r} is not one of {', '.join(known)}")
+    cluster = cluster_of(who, topic, bootstrap, options)
+    for name, choice, known in (("value", value, VALUES), ("starting", starting, STARTING), ("lost", lost, LOST)):
+        need_choice(who, name, choice, known)
     if rows_per_batch is not None and (not isinstance(rows_per_batch, int) or rows_per_batch < 1):
         raise InputError(f"{who}: rows_per_batch must be 1 or more, not {rows_per_batch!r}")
     if (value == "avro") != ((schema is None) != (registry is None)):
         raise InputError(f'{who}: value="avro" takes a schema= or a registry=, and no other value does')
     text = None if schema is None else checked_schema(who, schema)
-    given = tuple(sorted((str(name), str(one)) for name, one in (options or {}).items()))
-    return Topic(topic, Cluster(bootstrap, given), value, starting, rows_per_batch, lost, text, registry)
+    return Topic(topic, cluster, value, starting, rows_per_batch, lost, text, registry)
 
 
 def piece(partition: int, start: int, end: int) -> str:
@@ -147,12 +147,12 @@ class TopicSource:
 
     def offset(self, noted: dict[str, Any] | None) -> dict[str, int]:
         if noted is None:
-            known = read(Path(self.note))
+            known = read_topic_note(Path(self.note))
             return {} if known is None else {str(p): known.start[p] for p in sorted(known.start)}
         return {str(p): int(offset) for p, offset in noted["offsets"].items()}
 
     def pieces(self, start: dict[str, int], end: dict[str, int]) -> tuple[str, ...] | None:
-        known = read(Path(self.note))
+        known = read_topic_note(Path(self.note))
         if known is None:
             return None
         behind = {int(p): offset for p, offset in end.items()}
@@ -291,12 +291,7 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"event": self._source.event, "offsets": {str(p): places[p] for p in sorted(places)}}
 
     def _places(self, offset: dict[str, Any]) -> dict[int, int]:
-        """Spark knows the sources of a query by their places alone."""
-        if offset.get("event") != self._source.event or "offsets" not in offset:
-            raise StateError(
-                f"event '{self._source.event}': the checkpoint has {offset} in its place, another source's offset; "
-                "start the query with its sources as they were, in the same order"
-            )
+        need_own(Topic, self._source.event, offset)
         return {int(p): int(place) for p, place in offset["offsets"].items()}
 
     @property
@@ -313,7 +308,7 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ask = self._kafka.begins if self._given.starting == "earliest" else self._kafka.ends
             return TopicNote(self._given.topic, state.id, ask(state.partitions))
 
-        note = read_or_write(Path(self._source.note), begin)
+        note = read_or_write_topic_note(Path(self._source.note), begin)
         if note.topic != self._given.topic:
             raise StateError(
                 f"{self._where} is given, but the stream has read topic '{note.topic}'; give that one, or begin "

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.commit.disk import Disk
-from penstock.commit.lines import directory_of
+from penstock.commit.identity import directory_of, refuse_foreign
 from penstock.commit.sealed import read_sealed, seal
 from penstock.errors import StateError
 from penstock.spark.listing import SOURCES
@@ -35,20 +35,18 @@ class TopicNote:
         return self.start.get(partition, 0)
 
 
-def note_path(state: Path, event: str) -> Path:
+def topic_note_path(state: Path, event: str) -> Path:
     return state / SOURCES / f"{event}{SUFFIX}"
 
 
-def read(path: Path, disk: Disk | None = None) -> TopicNote | None:
+def read_topic_note(path: Path, disk: Disk | None = None) -> TopicNote | None:
     """None where there is none yet."""
     disk = disk or Disk()
     try:
         content = read_sealed(disk, path, "kind", "event", "topic", "id", "start")
     except FileNotFoundError:
         return None
-    theirs, ours = content.get("directory"), directory_of(disk, path.parent.parent)
-    if None not in (theirs, ours) and theirs != ours:
-        raise StateError(f"{path} belongs to another state directory, {theirs!r}, not {ours!r}; restore its own")
+    refuse_foreign(disk, path, content, path.parent.parent, "restore its own")
     if content["kind"] != KIND or content["event"] != path.stem:
         raise StateError(
             f"{path} is another file: the {content['kind']} of event '{content['event']}'; restore its own"
@@ -56,9 +54,9 @@ def read(path: Path, disk: Disk | None = None) -> TopicNote | None:
     return TopicNote(content["topic"], content["id"], {int(p): offset for p, offset in content["start"].items()})
 
 
-def read_or_write(path: Path, begin: Callable[[], TopicNote]) -> TopicNote:
+def read_or_write_topic_note(path: Path, begin: Callable[[], TopicNote]) -> TopicNote:
     """As it was written; or as it is from now on."""
-    known, disk = read(path), Disk()
+    known, disk = read_topic_note(path), Disk()
     if known is not None:
         return known
     made = begin()
