@@ -23,6 +23,7 @@ class Server:
     state: Path
     said: Path
     headers: dict[str, str] = field(default_factory=dict)
+    flight: str | None = None
 
     @property
     def port(self) -> int:
@@ -103,7 +104,7 @@ def start(state: Path, *options: str) -> Server:
         process.stdout.close()
         raise AssertionError(f"the server did not start: {said.read_text()}")
     told = json.loads(line)
-    return Server(told["url"], told["pid"], process, state, said)
+    return Server(told["url"], told["pid"], process, state, said, flight=told.get("flight"))
 
 
 def stop(server: Server) -> None:

@@ -396,6 +396,9 @@ def serve(
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="A certificate, in PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key, in PEM.")] = None,
     sql: Annotated[bool, typer.Option("--sql", help="Take SQL that reads, in a process of its own.")] = False,
+    flight: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Arrow Flight too, for bulk, behind the same tokens.")
+    ] = None,
     no_token: Annotated[
         bool, typer.Option("--no-token", help="Let every process of this machine ask; only for 127.0.0.1.")
     ] = False,
@@ -413,7 +416,9 @@ def serve(
     from penstock.cli import serve as serving
     from penstock.serve.http.options import Options
 
-    options = Options(state, listen, read_token_file, write_token_file, tls_cert, tls_key, sql, no_token, explain)
+    options = Options(
+        state, listen, read_token_file, write_token_file, tls_cert, tls_key, sql, no_token, explain, flight
+    )
     if app is None:
         serving.serve(options, parent=with_parent, as_json=json)
     else:

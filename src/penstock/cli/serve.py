@@ -6,6 +6,7 @@ import json
 import signal
 import threading
 from dataclasses import replace
+from typing import Any
 
 from rich.console import Console
 
@@ -21,9 +22,9 @@ def serve(options: Options, *, parent: int | None, as_json: bool) -> None:
 
     def ready(told: Listening) -> None:
         if as_json:
-            print(json.dumps({"url": told.url, "pid": told.pid}), flush=True)
+            print(json.dumps(_as_json(told.url, told.pid, told.flight)), flush=True)
             return
-        _say(options, told.url, None if told.tokens is None else told.tokens.read.decode())
+        _say(options, told.url, None if told.tokens is None else told.tokens.read.decode(), told.flight)
 
     plan = None
     if options.explain is not None:
@@ -49,11 +50,11 @@ def write_and_serve(app: str, options: Options, *, as_json: bool) -> None:
             served = Served(options)
             try:
                 if as_json:
-                    print(json.dumps({"url": served.url, "pid": served.pid}), flush=True)
+                    print(json.dumps(_as_json(served.url, served.pid, served.flight)), flush=True)
                 else:
                     files = options.read_token_file, options.write_token_file
                     read = None if options.no_token else tokens_of(options.state, *files).read.decode()
-                    _say(options, served.url, read)
+                    _say(options, served.url, read, served.flight)
                 while served.alive and not ended.wait(0.5):
                     pass
                 if not ended.is_set():
@@ -65,7 +66,11 @@ def write_and_serve(app: str, options: Options, *, as_json: bool) -> None:
             signal.signal(one, handler)
 
 
-def _say(options: Options, url: str, read: str | None) -> None:
+def _as_json(url: str, pid: int, flight: str | None) -> dict[str, Any]:
+    return {"url": url, "pid": pid, **({} if flight is None else {"flight": flight})}
+
+
+def _say(options: Options, url: str, read: str | None, flight: str | None) -> None:
     console = Console(stderr=True, highlight=False)
 
     def line(text: str) -> None:
@@ -82,3 +87,5 @@ def _say(options: Options, url: str, read: str | None) -> None:
         ):
             line(f"  {what} token:  {given or options.state / name}")
     line(f"  routes:       {url}/docs")
+    if flight is not None:
+        line(f"  Arrow Flight: {flight}")

@@ -64,6 +64,7 @@ class Rows:
     types: list[str]  # DuckDB's
     batches: list[pa.RecordBatch]
     more: bool  # whether there were more
+    schema: pa.Schema  # of the batches, by these names
 
 
 def read(tables: Mapping[str, pa.Table], query: str, *, allow_files: bool = False) -> pa.Table:
@@ -106,12 +107,14 @@ def read_rows(tables: Mapping[str, pa.Table], query: str, count: int, limits: Li
             _check_intervals(found)
             names, types = _each_once(found.columns), [str(kind) for kind in found.types]
             batches, left = list[pa.RecordBatch](), count
-            for batch in found.to_arrow_reader(min(count + 1, 2048)):
+            reader = found.to_arrow_reader(min(count + 1, 2048))
+            for batch in reader:
                 batches.append(batch.slice(0, left))
                 left -= batch.num_rows
                 if left < 0:
                     break
-            return Rows(names, types, batches, left < 0)
+            fields = [field.with_name(name) for field, name in zip(reader.schema, names, strict=True)]
+            return Rows(names, types, batches, left < 0, pa.schema(fields))
         except duckdb.InterruptException as error:
             raise InputError(f"the query took more than {limits.seconds:g} s; ask for less") from error
         finally:

@@ -25,36 +25,38 @@ class Options:
     sql: bool = False
     no_token: bool = False
     explain: str | None = None  # MODULE:APP, whose transactions the server then knows; it writes nothing
+    flight: str | None = None  # where to listen for Arrow Flight
 
     @property
     def address(self) -> tuple[str, int]:
-        host, colon, port = self.listen.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
-            raise InputError(
-                f"--listen {self.listen} is not HOST:PORT, such as {LISTEN}; port 0 takes one that is free"
-            )
-        return host, int(port)
+        return _address("--listen", self.listen)
+
+    @property
+    def flight_address(self) -> tuple[str, int] | None:
+        return None if self.flight is None else _address("--flight", self.flight)
 
     def check(self) -> None:
         """Raises where what is asked for would let others in, or cannot be."""
-        host, _ = self.address
+        places = [("--listen", self.listen, self.address[0])]
+        if self.flight is not None and self.flight_address is not None:
+            places.append(("--flight", self.flight, self.flight_address[0]))
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InputError("--tls-cert and --tls-key go together; give both, or none")
         for path in (self.tls_cert, self.tls_key):
             if path is not None and not path.is_file():
                 raise InputError(f"there is no file {path}; name a certificate, and its key, in PEM")
-        if is_loopback(host):
-            return
-        if self.no_token:
-            raise InputError(
-                f"--listen {self.listen} can be reached from other machines: --no-token is for 127.0.0.1 only"
-            )
-        if self.tls_cert is None:
-            raise InputError(
-                f"--listen {self.listen} can be reached from other machines, which takes TLS: give --tls-cert and "
-                "--tls-key, or listen on 127.0.0.1 behind a proxy that has them"
-            )
+        for option, given, host in places:
+            if is_loopback(host):
+                continue
+            if self.no_token:
+                raise InputError(
+                    f"{option} {given} can be reached from other machines: --no-token is for 127.0.0.1 only"
+                )
+            if self.tls_cert is None:
+                raise InputError(
+                    f"{option} {given} can be reached from other machines, which takes TLS: give --tls-cert and "
+                    "--tls-key, or listen on 127.0.0.1 behind a proxy that has them"
+                )
 
     def command(self) -> list[str]:
         """The same as arguments of `penstock serve`, with paths that hold wherever it runs."""
@@ -65,7 +67,16 @@ class Options:
                 given += [f"--{name.replace('_', '-')}", os.fspath(path.absolute())]
         if self.explain is not None:
             given += ["--explain", self.explain]
+        given += [] if self.flight is None else ["--flight", self.flight]
         return given + ["--sql"] * self.sql + ["--no-token"] * self.no_token
+
+
+def _address(option: str, given: str) -> tuple[str, int]:
+    host, colon, port = given.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
+        raise InputError(f"{option} {given} is not HOST:PORT, such as {LISTEN}; port 0 takes one that is free")
+    return host, int(port)
 
 
 def listening(options: Options) -> socket.socket:

@@ -23,6 +23,7 @@ import uvicorn
 from penstock.commit.identity import READ_TOKEN, WRITE_TOKEN
 from penstock.plan.ir import Plan
 from penstock.replica.reader import Reader
+from penstock.serve import flight
 from penstock.serve.console import console
 from penstock.serve.http import batches, changes, documents, events, pages, records, sql, status
 from penstock.serve.http.connection import Connection, look_at
@@ -41,6 +42,7 @@ PARTS: tuple[Part, ...] = (
     batches.add,
     events.add,
     sql.add,
+    flight.add,
     documents.add,
     console.add,
 )
@@ -58,6 +60,7 @@ class Listening:
     url: str
     pid: int
     tokens: Tokens | None
+    flight: str | None = None  # where it listens for Arrow Flight
 
 
 def serve(
@@ -78,7 +81,7 @@ def serve(
             shown = f"[{host}]" if ":" in host else host
             url = f"http{'s' * (options.tls_cert is not None)}://{shown}:{port}"
             server = _Server(_config(site, options), site)
-            told = Listening(url, os.getpid(), tokens)
+            told = Listening(url, os.getpid(), tokens, site.flight)
             beside = _noted(reader.path, port, options)
             with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner, beside:
                 runner.run(_serve(server, listener, partial(ready, told), parent))

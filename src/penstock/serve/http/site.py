@@ -32,6 +32,7 @@ from penstock.serve.http.versions import Versions
 
 if TYPE_CHECKING:
     from penstock.replica.reader import Reader
+    from penstock.serve.http.sql import SqlProcess
 
 T = TypeVar("T")
 _log = logging.getLogger("penstock")
@@ -53,6 +54,9 @@ class Site:
         self.stopping = asyncio.Event()  # streams end then
         self.door: tuple[bytes, str] | None = None  # a page for who comes to / without a token, and its policy
         self.cleanup: list[Callable[[], None]] = []  # what is to be done when the server ends
+        self.loop: asyncio.AbstractEventLoop | None = None  # once it serves
+        self.sql: SqlProcess | None = None  # where the server takes SQL
+        self.flight: str | None = None  # where it listens for Arrow Flight
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="penstock-http")
         self._slots = asyncio.Semaphore(_THREADS)
         self.queued = 0
@@ -109,6 +113,8 @@ class Site:
         except Exception:
             _log.exception("a request of %s failed, which is a bug", name)
             answer = Refusal(500, "internal", "the server has a bug; its log says which").answer()
+        if isinstance(answer, Stream) and scope["method"] == "HEAD":
+            answer = Answer(b"", answer.version, type=answer.type)
         if isinstance(answer, Stream):
             await self._stream(answer, receive, send)
             self.metrics.note(name, 200, 0.0)
@@ -191,6 +197,7 @@ class Site:
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()
+        self.loop = asyncio.get_running_loop()
         self.versions.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()

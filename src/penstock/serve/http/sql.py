@@ -158,7 +158,7 @@ def add(site: Site, options: Options) -> None:
     says = f"One SELECT over the tables; it may take {SECONDS:g} s."
     given: Any = off
     if options.sql:
-        process = SqlProcess(site.reader.path)
+        process = site.sql = SqlProcess(site.reader.path)
         site.metrics.add(process.samples)
         site.cleanup.append(process.end)
 
