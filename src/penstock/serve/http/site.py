@@ -113,6 +113,8 @@ class Site:
         except Exception:
             _log.exception("a request of %s failed, which is a bug", name)
             answer = Refusal(500, "internal", "the server has a bug; its log says which").answer()
+        if isinstance(answer, Stream) and scope["method"] == "HEAD":
+            answer = Answer(b"", answer.version, type=answer.type)
         if isinstance(answer, Stream):
             await self._stream(answer, receive, send)
             self.metrics.note(name, 200, 0.0)
