@@ -48,7 +48,7 @@ def test_batches_are_told_newest_first(server: Server, state: Path) -> None:
         assert reader.version == 3
     assert told["together"]["events"] == 433
     assert [one["version"] for one in server.ask("/v1/batches?limit=1&before=3")[1]["batches"]] == [2]
-    assert server.ask("/v1/versions") == (200, {"version": 3, "oldest": 0})
+    assert server.ask("/v1/versions") == (200, {"version": 3, "oldest": 0, "sql": False})
 
 
 def test_a_batch_an_event_and_what_it_read(server: Server) -> None:

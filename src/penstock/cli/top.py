@@ -74,7 +74,8 @@ def _together(sums: dict[str, Any], last: dict[str, Any]) -> Text:
     aborted = ", ".join(f"{reason} {n:,}" for reason, n in sums["aborted"].items()) or "none"
     lines = [
         f"{rate} events/s over {sums['batches']} batches, {sums['seconds']:.1f} s: committed {sums['committed']:,}, "
-        f"late {sums['late']:,}, rejected {sums['rejected']:,}, duplicate {sums['duplicate']:,}; held {last['held'] or 0:,}",
+        f"late {sums['late']:,}, rejected {sums['rejected']:,}, duplicate {sums['duplicate']:,}; "
+        f"held {last['held'] or 0:,}",
         f"aborted: {aborted}",
         f"clock {last['clock']}, highest ts {last['highest']} (event time)",
     ]

@@ -20,10 +20,10 @@ from penstock.declare.model import Column, TableDef
 from penstock.declare.types import Type
 from penstock.replica import keys
 from penstock.state.arrow import from_arrow, one_chunk, to_arrow
-from penstock.state.hashing import ONE, TWO, first
+from penstock.state.hashing import ONE, TWO, first, most
 from penstock.state.jit import brief, kernel
 from penstock.state.prefetch import BLOCK, prefetch
-from penstock.state.strings import Strings, buffers, hash_of, same
+from penstock.state.strings import LOWER, Strings, buffers, hash_of, place_of
 from penstock.state.table import ROWS, USED
 from penstock.state.tables import Tables
 
@@ -68,11 +68,7 @@ class Records:
 
     def rows_at(self, words: Any) -> Any:
         """Of each key; -1 where there is no such record."""
-        if len(words) > 1:
-            return self._table.rows_of(words)
-        rows = np.empty(words.shape[1], np.int64)
-        _rows_of_words(self._table.slots, words[0], rows)
-        return rows
+        return self._table.rows_of(words)
 
     def words(self, several: pa.Table) -> Any:
         """Of keys as Arrow: a row a key column. Of a string that is not in the pool: -1, which no record has."""
@@ -178,7 +174,7 @@ class Records:
         table = self._table
         return (
             int(table.meta[USED]) + rows.num_rows <= table.capacity
-            and strings.count + len(texts) * rows.num_rows + 1 < min(strings.starts.size, strings.slots.size // 4)
+            and strings.count + len(texts) * rows.num_rows + 1 < min(strings.starts.size, most(strings.slots.size))
             and strings.size + sum(text.nbytes for text in texts) <= strings.data.size
         )
 
@@ -257,18 +253,7 @@ def _row_of_word(slots: Any, word: Any) -> Any:
 @kernel
 def _number_of(slots: Any, starts: Any, data: Any, source: Any, start: Any, stop: Any) -> Any:
     """A string's number in the pool, -1 where it is not there."""
-    h64 = np.int64(hash_of(source, start, stop))
-    mask = np.uint64(slots.size - 1)
-    h = (np.uint64(h64) << ONE) & mask
-    n = stop - start
-    while True:
-        number = slots[h + ONE]
-        if number == -1:
-            return number
-        if slots[h] == h64 and starts[number + 1] - starts[number] == n:
-            if same(data, starts[number], source, start, n):
-                return number
-        h = (h + TWO) & mask
+    return place_of(slots, starts, data, hash_of(source, start, stop), source, start, stop - start)[1]
 
 
 @brief
@@ -285,27 +270,16 @@ def _numbers_of(slots: Any, starts: Any, data: Any, offsets: Any, source: Any, o
     for block in range(0, out.size, BLOCK):
         end = min(block + BLOCK, out.size)
         for i in range(block, end):
-            h = (np.uint64(hash_of(source, np.int64(offsets[i]), np.int64(offsets[i + 1]))) << ONE) & mask
-            hashes[i - block] = h
-            prefetch(slots, h)
+            hashes[i - block] = hash_of(source, np.int64(offsets[i]), np.int64(offsets[i + 1]))
+            prefetch(slots, hashes[i - block] & mask)
         for i in range(block, end):
-            number = slots[hashes[i - block] + ONE]
-            if number >= 0:
-                prefetch(starts, np.uint64(number))
+            slot = np.uint64(slots[hashes[i - block] & mask])
+            if slot != 0:
+                prefetch(starts, (slot & LOWER) - ONE)
         for i in range(block, end):
-            number = slots[hashes[i - block] + ONE]
-            if number >= 0:
-                prefetch(data, np.uint64(starts[number]))
+            slot = np.uint64(slots[hashes[i - block] & mask])
+            if slot != 0:
+                prefetch(data, np.uint64(starts[np.int64(slot & LOWER) - 1]))
         for i in range(block, end):
-            out[i] = _number_of(slots, starts, data, source, np.int64(offsets[i]), np.int64(offsets[i + 1]))
-
-
-@kernel
-def _rows_of_words(slots: Any, words: Any, out: Any) -> None:
-    """Of a single key column."""
-    for block in range(0, out.size, BLOCK):
-        end = min(block + BLOCK, out.size)
-        for i in range(block, end):
-            prefetch(slots, first(words[i], slots))
-        for i in range(block, end):
-            out[i] = _row_of_word(slots, words[i])
+            start, n = np.int64(offsets[i]), np.int64(offsets[i + 1]) - np.int64(offsets[i])
+            out[i] = place_of(slots, starts, data, hashes[i - block], source, start, n)[1]

@@ -41,8 +41,8 @@ _ID = Param("id", "string", "An event's id.")
 class History:
     """Handlers over what is retained of the log."""
 
-    def __init__(self, batches: Batches, rerun: Rerun) -> None:
-        self._batches, self._rerun = batches, rerun
+    def __init__(self, batches: Batches, rerun: Rerun, *, sql: bool) -> None:
+        self._batches, self._rerun, self._sql = batches, rerun, sql
 
     async def batches(self, call: Call) -> Answer:
         await call.moment()
@@ -61,7 +61,8 @@ class History:
 
     def _versions(self, call: Call) -> Answer:
         now = call.site.reader.version
-        return Answer(dumps({"version": now, "oldest": min(self._batches.commits.directory.oldest, now)}), now)
+        oldest = min(self._batches.commits.directory.oldest, now)
+        return Answer(dumps({"version": now, "oldest": oldest, "sql": self._sql}), now)
 
     async def batch(self, call: Call) -> Answer:
         await call.moment()
@@ -158,7 +159,7 @@ _EVENT = {"outcome": _BATCH, "batch": _BATCH, "round": {"type": "array", "items"
 def add(site: Site, options: Options) -> None:
     rerun = Rerun(site.reader.path, options.explain)
     site.cleanup.append(rerun.end)
-    history = History(Batches(site.reader.path), rerun)
+    history = History(Batches(site.reader.path), rerun, sql=options.sql)
     site.add(
         (
             Route(
@@ -174,8 +175,8 @@ def add(site: Site, options: Options) -> None:
                 "/v1/versions",
                 history.versions,
                 params=NEWEST,
-                says="The oldest version whose tables can be read, and the newest.",
-                answer={"oldest": {"type": "integer"}},
+                says="The oldest version whose tables can be read, and the newest; and whether SQL is taken.",
+                answer={"oldest": {"type": "integer"}, "sql": {"type": "boolean"}},
             ),
             Route(
                 "GET",

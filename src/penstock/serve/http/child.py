@@ -15,7 +15,6 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
 from typing import IO
 
 from penstock.errors import StateError
@@ -31,6 +30,7 @@ class Served:
 
     def __init__(self, options: Options) -> None:
         options.check()
+        self._stopping, self._words = False, ""
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  what it says on stderr
         command = [sys.executable, "-m", "penstock", "serve", *options.command()]
         command += ["--with-parent", str(os.getpid()), "--json"]
@@ -43,7 +43,6 @@ class Served:
         self.url: str = told["url"]
         self.pid: int = told["pid"]
         self.flight: str | None = told.get("flight")
-        self._stopping = False
         threading.Thread(target=self._watch, name="penstock-served", daemon=True).start()
 
     @property
@@ -78,6 +77,8 @@ class Served:
                 process.wait()
         if process.stdout is not None:
             process.stdout.close()
+        self._last_words()
+        self._said.close()
 
     def __repr__(self) -> str:
         return f"<Served {self.url}, pid {self.pid}{'' if self.alive else f', ended: {self.error}'}>"
@@ -100,8 +101,8 @@ class Served:
         return found
 
     def _last_words(self) -> str:
-        with suppress(OSError, ValueError):
+        if not self._said.closed:
             size = self._said.seek(0, os.SEEK_END)
             self._said.seek(max(size - _SAID_MAX, 0))
-            return self._said.read().decode("utf-8", "replace").strip().removeprefix("penstock: ")
-        return ""
+            self._words = self._said.read().decode("utf-8", "replace").strip().removeprefix("penstock: ")
+        return self._words

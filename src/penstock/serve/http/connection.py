@@ -15,7 +15,7 @@ import asyncio
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from penstock.serve.http.answers import Refusal
 
@@ -37,6 +37,7 @@ class Connection(HttpToolsProtocol):
         self._waits_since: float | None = None  # for the rest of a head
         self._stuck_since: float | None = None  # an answer, with a client that does not read
         self._refusal: Refusal | None = None
+        self._running: RequestResponseCycle | None = None  # what is being answered
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -46,7 +47,13 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._waits_since = self._stuck_since = None
+        if self._running is not None and not self._running.response_complete:
+            _leave(self._running)  # uvicorn tells only the newest request of a connection
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         if self._refusal is not None:
@@ -104,13 +111,20 @@ class Connection(HttpToolsProtocol):
         raise httptools.HttpParserError(says)
 
     def _refuse(self, refusal: Refusal) -> None:
+        """Says so, and hangs up; behind the answer to what came before, where that is under way."""
         self._refusal, self._waits_since = refusal, None
-        if self.cycle is None or self.cycle.response_complete:
+        running = self._running
+        if running is not None and not running.response_complete:
+            self.pipeline.clear()
+            if running is not self.cycle or not running.more_body:
+                running.keep_alive = False  # so its answer is the last
+                return
+            _leave(running)  # its own body is what is wrong
+        if running is None or running.response_complete or not running.response_started:
             answer = refusal.answer()
             head = STATUS_LINE[answer.status] + b"content-type: application/json\r\nconnection: close\r\n"
             head += b"".join(b"%s: %s\r\n" % header for header in answer.headers)
             self.transport.write(b"%scontent-length: %d\r\n\r\n%s" % (head, len(answer.body), answer.body))
-        # Else an answer to what came before is under way, and another in its middle would break it.
         self.transport.close()
 
     def look(self, now: float) -> None:
@@ -119,6 +133,12 @@ class Connection(HttpToolsProtocol):
             self._refuse(Refusal(408, "timeout", f"the request did not come within {HEAD_S:g} s"))
         elif self._stuck_since is not None and now - self._stuck_since > SEND_S:
             self.transport.abort()
+
+
+def _leave(cycle: RequestResponseCycle) -> None:
+    """Nobody takes its answer any more."""
+    cycle.disconnected = True
+    cycle.message_event.set()
 
 
 async def look_at(connections: set[Any]) -> None:

@@ -9,7 +9,8 @@ GET  /v1/tables/T/records/K/history      every retained change of one record
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from penstock.declare.model import TableDef
 from penstock.serve.http.answers import Answer, Refusal
@@ -17,9 +18,14 @@ from penstock.serve.http.call import ANY_VERSION, NEWEST, Call
 from penstock.serve.http.options import Options
 from penstock.serve.http.routes import Route, texts_of
 from penstock.serve.http.site import Site
-from penstock.serve.http.values import dumps, finite, floats_of, key_of_json, key_of_path
+from penstock.serve.http.values import dumps, finite, floats_of, key_of_path, keys_of_json
+
+if TYPE_CHECKING:
+    from penstock.replica.cut import Cut
 
 KEYS_MAX = 10_000
+# As many are found within a millisecond or two, for which others may wait.
+AT_ONCE = 1_000
 HISTORY_MAX = 10_000
 
 
@@ -32,18 +38,23 @@ def table_of(tables: dict[str, TableDef], name: str, version: int) -> TableDef:
 
 
 async def record(call: Call) -> Answer:
-    version = await call.moment()
-    if version is not None:
-        return await call.site.in_thread(_record, call, version)
-    return _record(call, None)
+    version = await call.moment() if call.scope["query_string"] else None
+    if version is None:
+        with call.site.reader.cut() as cut:
+            return _record(call, cut)
+    return await call.site.in_thread(_at, call, version, _record)
 
 
-def _record(call: Call, version: int | None) -> Answer:
+def _at(call: Call, version: int, answer: Callable[..., Answer], *args: Any) -> Answer:
     with call.site.cuts.at(version) as cut:
-        now = cut.version
-        table = table_of(cut.tables, call.part("table"), now)
-        key = key_of_path(table, texts_of(call.raw["key"]))
-        found = cut.get(table.name, key)
+        return answer(call, cut, *args)
+
+
+def _record(call: Call, cut: Cut) -> Answer:
+    now = cut.version
+    table = table_of(cut.tables, call.part("table"), now)
+    key = key_of_path(table, texts_of(call.raw["key"]))
+    found = cut.get(table.name, key)
     if found is None:
         raise Refusal(404, "no_record", f"table '{table.name}' has no record {_shown(key)}", version=now)
     finite(found, floats_of(table))
@@ -58,23 +69,25 @@ async def get(call: Call) -> Answer:
     count = sum(len(keys) for keys in given.values())
     if count > KEYS_MAX:
         raise Refusal(413, "too_large", f"{count} keys are more than {KEYS_MAX}; ask several times, with at_least=")
-    version = await call.moment()
-    if version is None and count <= 1000:
-        return _get(call, given, None)
-    return await call.site.in_thread(_get, call, given, version)
+    version = await call.moment() if call.scope["query_string"] else None
+    if version is not None:
+        return await call.site.in_thread(_at, call, version, _get, given)
+    with call.site.reader.cut() as cut:
+        if count <= AT_ONCE:
+            return _get(call, cut, given)
+        return await call.site.in_thread(_get, call, cut, given)
 
 
-def _get(call: Call, given: dict[str, list[Any]], version: int | None) -> Answer:
+def _get(call: Call, cut: Cut, given: dict[str, list[Any]]) -> Answer:
     found: dict[str, list[dict[str, Any] | None]] = {}
-    with call.site.cuts.at(version) as cut:
-        now = cut.version
-        for name, keys in given.items():
-            table = table_of(cut.tables, name, now)
-            found[name] = cut.get_many(name, [key_of_json(table, key) for key in keys])
-            floats = floats_of(table)
-            for one in found[name] if floats else ():
-                if one is not None:
-                    finite(one, floats)
+    now = cut.version
+    for name, keys in given.items():
+        table = table_of(cut.tables, name, now)
+        found[name] = cut.get_many(name, keys_of_json(table, keys))
+        floats = floats_of(table)
+        for one in found[name] if floats else ():
+            if one is not None:
+                finite(one, floats)
     return Answer(b'{"version":%d,"records":%b}' % (now, dumps(found)), now)
 
 

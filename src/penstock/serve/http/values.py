@@ -48,7 +48,16 @@ def dumps(value: Any) -> bytes:
 
 def floats_of(table: TableDef) -> tuple[str, ...]:
     """The columns that JSON may have no number for."""
-    return tuple(column.name for column in table.columns if column.type.kind == "float")
+    found = _floats.get(id(table))
+    if found is None or found[0] is not table:
+        if len(_floats) > 1000:  # definitions of versions gone by
+            _floats.clear()
+        names = tuple(column.name for column in table.columns if column.type.kind == "float")
+        found = _floats[id(table)] = table, names
+    return found[1]
+
+
+_floats: dict[int, tuple[TableDef, tuple[str, ...]]] = {}
 
 
 def finite(record: dict[str, Any], floats: Iterable[str]) -> dict[str, Any]:
@@ -134,6 +143,12 @@ def key_of_path(table: TableDef, parts: list[str]) -> Any:
 def key_of_json(table: TableDef, key: Any) -> Any:
     parts = key if isinstance(key, list) else [key]
     return _key(table, parts, of_json)
+
+
+def keys_of_json(table: TableDef, keys: list[Any]) -> list[Any]:
+    if len(table.keys) == 1 and table.keys[0].type.kind == "str" and set(map(type, keys)) == {str}:
+        return keys  # JSON's texts are texts
+    return [key_of_json(table, key) for key in keys]
 
 
 def _key(table: TableDef, parts: list[Any], read: Callable[[Type, Any], Any]) -> Any:

@@ -56,10 +56,3 @@ export async function status() {
 
 // A key as a path has it: parts encoded, joined by commas.
 export const keyOf = (table, record) => table.key.map((name) => encodeURIComponent(String(record[name]))).join(",");
-
-// Routes that there are: a server offers SQL only where it was told to.
-let routes = null;
-export async function offers(path) {
-  routes ??= (await get("/openapi.json")).paths;
-  return path in routes;
-}

@@ -1,11 +1,11 @@
 // SQL: one query over one version, where the server was started with --sql.
 
-import { offers, post, Refused } from "./api.js";
+import { get, post, Refused } from "./api.js";
 import { count, h, shown } from "./dom.js";
 import { card, code, empty, grid, refused } from "./parts.js";
 
 export async function sql({ place }) {
-  if (!(await offers("/v1/sql"))) {
+  if (!(await get("/v1/versions")).sql) {
     return h("div", {}, h("h1", {}, "SQL"), empty(h("p", {}, h("b", {}, "This server takes no SQL.")), h("p", {}, "Start it with ", code("penstock serve STATE --sql"), ": queries that only read, over one version. Filters under ", h("a", { href: "#/tables" }, "Tables"), " work without.")));
   }
   const text = h("textarea", { name: "sql", value: place.query.get("q") ?? "", placeholder: "select * from …", spellcheck: "false", autocapitalize: "off", "aria-label": "SQL", class: "mono" });
