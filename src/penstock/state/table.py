@@ -153,10 +153,11 @@ class TableState:
         """Insert or overwrite whole records. at: the clock when they were written, of all or of each."""
         if table.num_rows == 0:
             return
-        if self.meta[USED] == 0:  # as many records as rows, and strings as keys
+        if self.meta[USED] == 0:  # as many records as rows, and as many strings as there are in a key
             self.reserve(table.num_rows)
-            if any(c.type.kind == "str" for c in self.definition.keys):
-                strings.reserve(table.num_rows, 0)
+            texts = [table.column(c.name) for c in self.definition.keys if c.type.kind == "str"]
+            if texts:
+                strings.reserve(table.num_rows, sum(column.nbytes for column in texts))
         # A chunk at a time: a snapshot need not be in memory once more.
         first = 0
         for some in table.to_batches():
