@@ -20,7 +20,7 @@ from penstock.declare.model import Column, TableDef
 from penstock.declare.types import Type
 from penstock.replica import keys
 from penstock.state.arrow import from_arrow, one_chunk, to_arrow
-from penstock.state.hashing import ONE, TWO, first, most
+from penstock.state.hashing import ONE, TWO, first
 from penstock.state.jit import brief, kernel
 from penstock.state.prefetch import BLOCK, prefetch
 from penstock.state.strings import LOWER, Strings, buffers, hash_of, place_of
@@ -169,14 +169,13 @@ class Records:
         self._table.drop_rows(self.rows_at(keys))
 
     def fits(self, rows: pa.Table) -> bool:
-        """Whether there is room for these without other arrays in the place of some."""
-        strings, texts = self.strings, self._texts(rows)
-        table = self._table
-        return (
-            int(table.meta[USED]) + rows.num_rows <= table.capacity
-            and strings.count + len(texts) * rows.num_rows + 1 < min(strings.starts.size, most(strings.slots.size))
-            and strings.size + sum(text.nbytes for text in texts) <= strings.data.size
-        )
+        """Whether there is room for these, but for their strings, without other arrays in the place of some."""
+        return int(self._table.meta[USED]) + rows.num_rows <= self._table.capacity
+
+    def texts(self, rows: pa.Table) -> tuple[int, int]:
+        """How many strings these may bring, and of how many bytes."""
+        texts = self._texts(rows)
+        return len(texts) * rows.num_rows + 1, sum(text.nbytes for text in texts)
 
     def make_room(self, rows: pa.Table) -> None:
         """For these, and for as many as there are."""

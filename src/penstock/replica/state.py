@@ -24,6 +24,7 @@ from penstock.replica.before import Before
 from penstock.replica.changes import Changes
 from penstock.replica.records import Records
 from penstock.state.arrow import one_below_another
+from penstock.state.hashing import most
 from penstock.state.tables import Tables
 
 Lock = AbstractContextManager[Any]
@@ -108,7 +109,15 @@ class State:
             records.put_lanes(keys, lanes)
 
     def _fits(self, several: list[tuple[Records, str, pa.Table]]) -> bool:
-        return all(records.fits(rows) for records, _, rows in several)
+        """Whether nothing has to put other arrays in the place of some: the pool of strings is shared."""
+        strings = self._tables.strings
+        texts = [records.texts(rows) for records, _, rows in several]
+        count, size = (sum(each) for each in zip(*texts, strict=True)) if texts else (0, 0)
+        return (
+            all(records.fits(rows) for records, _, rows in several)
+            and strings.count + count + 1 < min(strings.starts.size, most(strings.slots.size))
+            and strings.size + size <= strings.data.size
+        )
 
     def is_cramped(self, changes: Changes) -> bool:
         """Whether what a commit does may have to put other arrays in the place of large ones, which takes long."""
