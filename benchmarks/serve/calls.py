@@ -2,23 +2,35 @@
 
     python -m benchmarks.serve.calls [--seconds 5] [--state FOLDER] [--clients 64] [--together 1000]
 
-The writer is a process, and so are the clients: a transfer between two of 100,000 accounts, each with an id of its own.
+pipelined    messages of many calls over the writer's socket, many under way
+waiting      clients that each wait for each answer: threads, over the writer's socket
+http         the same over HTTP: connections to a server, each of which waits for each answer
+one          one client
+
+On a machine that does other work besides, the seconds of CPU that a call takes say more than those of the clock. The
+writer is a process, and so are the clients: a transfer between two of 100,000 accounts, each with an id of its own.
 Commits are those of the folder's disk.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import multiprocessing
+import os
+import subprocess
+import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import uvloop
 
 import penstock as ps
 from penstock.serve.pipeline import Pipeline
@@ -122,7 +134,63 @@ def waiting(state: Path, seconds: float, clients: int, processes: int) -> dict[s
         one.join()
     waits = [wait for several, _ in found for wait in several]
     took = max(took for _, took in found)
-    return {"clients": each * processes, "calls/s": round(len(waits) / took), **percentiles(waits)}
+    told_of = {"clients": each * processes, "calls": len(waits), "calls/s": round(len(waits) / took)}
+    return {**told_of, **percentiles(waits)}
+
+
+async def _posts(port: int, token: str, clients: int, seconds: float) -> list[float]:
+    waits: list[float] = []
+    begun = time.perf_counter()
+
+    async def work(number: int) -> None:
+        rng = np.random.default_rng(7000 + number)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = f"POST /v1/events/Transfer HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+        head += "Content-Type: application/json\r\nContent-Length: "
+        for k in range(1_000_000):
+            src, dst, amount = map(int, (*rng.integers(0, ACCOUNTS, 2), rng.integers(1, 100)))
+            body = json.dumps({"id": (7000 + number) * 10_000_000 + k, "src": src, "dst": dst, "amount": amount})
+            sent = time.perf_counter()
+            if sent - begun > seconds:
+                break
+            writer.write(f"{head}{len(body)}\r\n\r\n{body}".encode())
+            answer = await reader.readuntil(b"\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 200"), answer
+            length = int(answer.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
+            await reader.readexactly(length)
+            waits.append(time.perf_counter() - sent)
+        writer.close()
+
+    await asyncio.gather(*(work(number) for number in range(clients)))
+    return waits
+
+
+def over_http(state: Path, seconds: float, clients: int, writer: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "penstock", "serve", str(state), "--json", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        told = json.loads(server.stdout.readline())
+        port, token = int(told["url"].rpartition(":")[2]), (state / "write.token").read_text().strip()
+        uvloop.run(_posts(port, token, clients, 0.5))
+        before = cpu_s(writer), cpu_s(told["pid"]), time.process_time()
+        begun = time.perf_counter()
+        waits = uvloop.run(_posts(port, token, clients, seconds))
+        took = time.perf_counter() - begun
+        used = cpu_s(writer) - before[0], cpu_s(told["pid"]) - before[1], time.process_time() - before[2]
+        server.terminate()
+    cpu = dict(zip(("writer", "server", "client"), used, strict=True))
+    return {
+        "clients": clients,
+        "calls": len(waits),
+        "calls/s": round(len(waits) / took),
+        **percentiles(waits),
+        "cpu_us_a_call": {who: round(one / len(waits) * 1e6) for who, one in cpu.items()},
+    }
+
+
+def cpu_s(pid: int) -> float:
+    parts = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def percentiles(waits: list[float]) -> dict[str, float]:
@@ -144,12 +212,18 @@ def main() -> None:
         writer.start()
         ready.wait()
         try:
-            said = {
-                "pipelined": pipelined(state, given.seconds, given.together),
-                "waiting": waiting(state, given.seconds, given.clients, given.processes),
-                "one": waiting(state, given.seconds, 1, 1),
+            assert writer.pid is not None
+            ways: dict[str, Callable[[], dict[str, Any]]] = {
+                "pipelined": lambda: pipelined(state, given.seconds, given.together),
+                "waiting": lambda: waiting(state, given.seconds, given.clients, given.processes),
+                "http": lambda: over_http(state, given.seconds, given.clients, writer.pid or 0),
+                "one": lambda: waiting(state, given.seconds, 1, 1),
             }
-            print(json.dumps(said, indent=1))
+            for name, way in ways.items():
+                before = cpu_s(writer.pid)
+                said = way()
+                said["writer_cpu_us_a_call"] = round((cpu_s(writer.pid) - before) / said["calls"] * 1e6, 1)
+                print(name, json.dumps(said), f"load {os.getloadavg()[0]:.0f}")
         finally:
             done.set()
             writer.join()

@@ -54,6 +54,9 @@ from penstock.versions import Outlet, Versions
 
 T = TypeVar("T")
 
+# Between two pieces of a copy: who waits for a lock gets it only if it is free for longer than it takes to wake up.
+_LET_IN_S = 0.001
+
 
 class Database:
     """An app's tables, open for transactions. Made by `app.open()`; any thread may read, one at a time writes."""
@@ -270,6 +273,7 @@ class Database:
                 return view
             if ahead:
                 return self._of_newest(self._older_view)
+            time.sleep(_LET_IN_S)
 
     def _older_view(self, version: int) -> View:
         with self._gate.reading():

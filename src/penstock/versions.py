@@ -109,6 +109,7 @@ class Versions:
 
     def begin(self, version: int) -> None:
         """What the store has recovered."""
+        self._engine.tables.loaded()
         self._version = version
 
     @property
@@ -175,6 +176,7 @@ class Versions:
             at = NEVER if self.clock is None else self.clock
             self._store.load(table, found, at)
             state.put(found, strings, self.version, at)
+            self._engine.tables.loaded()
 
     def close(self) -> None:
         """What ran ahead never happened."""
@@ -307,6 +309,7 @@ class Versions:
                 self._turn.set()
                 self._store.forget(pending.stored)
                 self._engine.tables, _ = self._store.recover()
+                self._engine.tables.loaded()
 
     def _release(
         self, events: list[EventBatch], request: BatchRequest

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -140,6 +141,12 @@ class Fuzzer:
         self.host = b"127.0.0.1:%d" % server.port
         self.token = server.token("write")
         self.left: list[socket.socket] = []  # clients that do not go on
+        self.routes = server.ask("/openapi.json")[1]["paths"]
+        self.posted = {path for path, methods in self.routes.items() if "post" in methods}
+        told = [
+            one["name"] for methods in self.routes.values() for how in methods.values() for one in how["parameters"]
+        ]
+        self.names = sorted(set(told))
 
     # -- what is asked --------------------------------------------------------------------------------------------
 
@@ -200,21 +207,12 @@ class Fuzzer:
                 "",
             ]
         )
+        if c.random() < 0.5:
+            # Whatever else is served.
+            path = c.choice(sorted(self.routes)).replace("{table}", table).replace("{key}", record)
+            path = re.sub(r"{\w+}", lambda _: c.choice(["1", "3", "Deposit", self.segment()]), path)
         while c.random() < 0.4:
-            name = c.choice(
-                [
-                    "version",
-                    "at_least",
-                    "timeout_ms",
-                    "max_age_ms",
-                    "where",
-                    "limit",
-                    "page",
-                    "after",
-                    "token",
-                    self.segment(),
-                ]
-            )
+            name = c.choice([*self.names, "token", self.segment()])
             value = c.choice(
                 [str(c.randrange(8)), "1", self.segment(), key("balance > 1 and id in ('a1')"), key(self.where())]
             )
@@ -285,7 +283,7 @@ class Fuzzer:
         path = self.path().encode("utf-8", "surrogatepass")
         if c.random() < 0.9:
             path = path.replace(b" ", b"%20").replace(b"\r", b"%0d").replace(b"\n", b"%0a").replace(b"\x00", b"%00")
-        posts = any(word in path for word in (b"/get", b"/sql", b"/events"))
+        posts = any(one.partition("{")[0].encode() in path for one in self.posted)
         method = c.choice([b"POST"] * 8 + [b"GET"]) if posts else c.choice([b"GET"] * 8 + [b"HEAD", b"POST"])
         if c.random() < 0.05:
             method = c.choice(

@@ -137,7 +137,8 @@ def test_a_list_is_answered_one_by_one_and_its_order_is_kept(served: Any) -> Non
     assert told["outcomes"][40]["error"] == "conflict"
     assert told["outcomes"][41] == told["outcomes"][4]
     assert left(db, "pen") == now
-    assert server.ask("/v1/events/Order", []) == (200, {"version": db.version, "outcomes": []})
+    status, none = server.ask("/v1/events/Order", [])
+    assert (status, none["outcomes"]) == (200, [])
     for one in told["outcomes"][:3]:
         status, found = server.ask(f"/v1/outcomes/{one['id']}?event=Order")
         assert (status, found["outcomes"]) == (200, [{"event": "Order", "outcome": one}])
@@ -211,10 +212,8 @@ def test_a_call_that_the_watermark_holds_back_has_its_outcome_later(tmp_path: Pa
         db.run(first, watermark=50_000_000)
         status, told = server.ask("/v1/events/Order", {"id": "a/b", "ts": at[1].isoformat(), "item": "pen"})
         assert (status, told["waiting"], told["outcome_at"]) == (202, True, "/v1/outcomes/a%2Fb?event=Order")
-        assert server.ask(told["outcome_at"]) == (
-            202,
-            {"version": 2, "outcomes": [{"event": "Order", "waiting": True}]},
-        )
+        status, found = server.ask(told["outcome_at"])
+        assert (status, found["outcomes"]) == (202, [{"event": "Order", "waiting": True}])
         events = [{"id": "now", "item": "pen"}, {"id": "c", "ts": at[1].isoformat(), "item": "pen"}]
         status, several = server.ask("/v1/events/Order", events)
         assert status == 202

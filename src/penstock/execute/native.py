@@ -43,6 +43,7 @@ from penstock.plan.ir import Plan
 from penstock.state import ages, hashing, index, jit, prefetch, rings, scan, strings, texts
 from penstock.state.arrow import from_arrow, one_chunk, validity
 from penstock.state.lanes import dtype
+from penstock.state.table import USED
 from penstock.state.tables import Parts, Tables
 
 # What generated source calls: a kernel kept on disk is good only for these very helpers.
@@ -248,7 +249,7 @@ class Kernel:
             window.reserve_rows(2 * int(window.pool[1]) if again else 0)
         elif what >= 0:
             table = running.tables[self.plan.tables[what].name]
-            table.reserve(table.capacity)
+            table.reserve(1 + table.capacity - int(table.meta[USED]))
         else:
             assert running.flow is not None
             running.flow.grow(what)

@@ -20,9 +20,9 @@ from penstock.declare.model import Column, TableDef
 from penstock.declare.types import Type
 from penstock.replica import keys
 from penstock.state.arrow import from_arrow, one_chunk, to_arrow
-from penstock.state.hashing import ONE, TWO, first
+from penstock.state.hashing import ONE, TWO, first, most
 from penstock.state.jit import brief, kernel
-from penstock.state.strings import Strings, buffers, hash_of, same
+from penstock.state.strings import Strings, buffers, hash_of, place_of
 from penstock.state.table import ROWS, USED
 from penstock.state.tables import Tables
 
@@ -164,7 +164,7 @@ class Records:
         table = self._table
         return (
             int(table.meta[USED]) + rows.num_rows <= table.capacity
-            and strings.count + len(texts) * rows.num_rows + 1 < min(strings.starts.size, strings.slots.size // 4)
+            and strings.count + len(texts) * rows.num_rows + 1 < min(strings.starts.size, most(strings.slots.size))
             and strings.size + sum(text.nbytes for text in texts) <= strings.data.size
         )
 
@@ -239,18 +239,7 @@ def _row_of_word(slots: Any, word: Any) -> Any:
 @kernel
 def _number_of(slots: Any, starts: Any, data: Any, source: Any, start: Any, stop: Any) -> Any:
     """A string's number in the pool, -1 where it is not there."""
-    h64 = np.int64(hash_of(source, start, stop))
-    mask = np.uint64(slots.size - 1)
-    h = (np.uint64(h64) << ONE) & mask
-    n = stop - start
-    while True:
-        number = slots[h + ONE]
-        if number == -1:
-            return number
-        if slots[h] == h64 and starts[number + 1] - starts[number] == n:
-            if same(data, starts[number], source, start, n):
-                return number
-        h = (h + TWO) & mask
+    return place_of(slots, starts, data, hash_of(source, start, stop), source, start, stop - start)[1]
 
 
 @brief

@@ -17,12 +17,34 @@ from typing import Any
 import numpy as np
 
 from penstock.state.jit import kernel
+from penstock.state.prefetch import BLOCK, prefetch
 
 ALIVE, LISTED = 1, 2
 
 # Slots are numbered in uint64, so that indexing needs no test for negative numbers; an int literal beside a
 # uint64 would turn both into floats.
 ONE, TWO = np.uint64(1), np.uint64(2)
+
+
+# From here on memory counts for more than the shortest probes, and for more than few copies while a table grows.
+_MANY = 1 << 20
+
+
+def most(slots: int) -> int:
+    """How many entries so many slots take: half as many, or three quarters where there are many."""
+    return slots // 2 if slots <= 2 * _MANY else slots // 4 * 3
+
+
+def slots_for(entries: int) -> int:
+    size = 16
+    while entries > most(size):
+        size *= 2
+    return size
+
+
+def grown(need: int, before: int) -> int:
+    """The size of an array that is to hold so much, where one of the size before was too small."""
+    return max(need, 2 * before if before < _MANY else before + before // 2)
 
 
 @kernel
@@ -92,9 +114,13 @@ def rows_of(slots: Any, stored: Any, keys: Any) -> Any:
     n = keys.shape[1]
     tags = tags_of(keys)
     rows = np.empty(n, np.int64)
-    for i in range(n):
-        row = slots[seek(slots, stored, tags[i], keys, i) + ONE]
-        rows[i] = row if row >= 0 else -1
+    for block in range(0, n, BLOCK):
+        end = min(block + BLOCK, n)
+        for i in range(block, end):
+            prefetch(slots, first(tags[i], slots))
+        for i in range(block, end):
+            row = slots[seek(slots, stored, tags[i], keys, i) + ONE]
+            rows[i] = row if row >= 0 else -1
     return rows
 
 
@@ -104,44 +130,55 @@ def add_rows(slots: Any, stored: Any, flags: Any, free: Any, meta: Any, keys: An
     n = keys.shape[1]
     tags = tags_of(keys)
     rows = np.empty(n, np.int64)
-    for i in range(n):
-        h = seek(slots, stored, tags[i], keys, i)
-        row = slots[h + ONE]
-        if row < 0:
-            if meta[1] > 0:
-                meta[1] -= 1
-                row = free[meta[1]]
-            else:
-                row = meta[0]
-                meta[0] += 1
-            slots[h] = tags[i]
-            slots[h + ONE] = row
-            meta[4] += 1
-            flags[row] = ALIVE
-            for c in range(keys.shape[0]):
-                stored[c, row] = keys[c, i]
-        rows[i] = row
+    for block in range(0, n, BLOCK):
+        end = min(block + BLOCK, n)
+        for i in range(block, end):
+            prefetch(slots, first(tags[i], slots))
+        for i in range(block, end):
+            h = seek(slots, stored, tags[i], keys, i)
+            row = slots[h + ONE]
+            if row < 0:
+                if meta[1] > 0:
+                    meta[1] -= 1
+                    row = free[meta[1]]
+                else:
+                    row = meta[0]
+                    meta[0] += 1
+                slots[h] = tags[i]
+                slots[h + ONE] = row
+                meta[4] += 1
+                flags[row] = ALIVE
+                for c in range(keys.shape[0]):
+                    stored[c, row] = keys[c, i]
+            rows[i] = row
     return rows
 
 
 @kernel
-def rebuild(slots: Any, stored: Any, flags: Any, rows: Any) -> Any:
+def rebuild(slots: Any, stored: Any, flags: Any, rows: Any) -> None:
     """Fill an empty index from the rows below `rows`: the live ones, and those that died in this batch as dead."""
     mask = np.uint64(slots.size - 1)
     width = stored.shape[0]
-    for row in range(rows):
-        if flags[row] == 0:
-            continue
-        tag = stored[0, row]
-        if width > 1:
-            tag = np.int64(0)
-            for c in range(width):
-                tag = combine(tag, stored[c, row])
-        h = first(tag, slots)
-        while slots[h + ONE] != -1:
-            h = (h + TWO) & mask
-        slots[h] = tag
-        slots[h + ONE] = row if flags[row] & ALIVE else -2 - row
+    tags = np.empty(BLOCK, np.int64)
+    for block in range(0, rows, BLOCK):
+        end = min(block + BLOCK, rows)
+        for row in range(block, end):
+            tag = stored[0, row]
+            if width > 1:
+                tag = np.int64(0)
+                for c in range(width):
+                    tag = combine(tag, stored[c, row])
+            tags[row - block] = tag
+            prefetch(slots, first(tag, slots))
+        for row in range(block, end):
+            if flags[row] == 0:
+                continue
+            tag = tags[row - block]
+            h = first(tag, slots)
+            while slots[h + ONE] != -1:
+                h = (h + TWO) & mask
+            slots[h] = tag
+            slots[h + ONE] = row if flags[row] & ALIVE else -2 - row
 
 
 @kernel

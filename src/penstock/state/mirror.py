@@ -43,8 +43,12 @@ _AT_A_TIME, _SHARE = 4, 64
 # A copy is forgotten once so large a part of the table has changed since it was last wanted.
 _BEHIND = 0.5
 
-# Lanes of records as Arrow.
-Records = Callable[[list[Any], Strings], pa.RecordBatch]
+
+@dataclass(frozen=True, slots=True)
+class ArrowColumn:
+    field: pa.Field
+    lanes: tuple[int, ...]  # that it is made of
+    make: Callable[[list[Any], Strings], pa.Array]
 
 
 @dataclass(slots=True)
@@ -86,27 +90,40 @@ class Chunk:
     def __init__(self, lanes: list[Any]) -> None:
         self.lanes = lanes
         self.places = [lane.ctypes.data for lane in lanes]
-        self.arrow: pa.RecordBatch | None = None
+        self.arrow: dict[int, pa.Array] = {}  # columns that were made of it, as it is now
         self._lent: list[tuple[int, Any]] = []  # lanes that were given out: weak references to what Arrow holds of them
 
-    def own(self) -> None:
-        """From here on the lanes may be changed: those are copied that anybody holds."""
-        self.arrow = None
-        for number in {number for number, lent in self._lent if lent() is not None}:
+    def own(self, changing: set[int], columns: list[ArrowColumn]) -> None:
+        """From here on these lanes may be changed: those are copied that anybody holds."""
+        if len(self.lanes) - 1 in changing:
+            self.arrow = {}
+        for number in [number for number in self.arrow if not changing.isdisjoint(columns[number].lanes)]:
+            del self.arrow[number]
+        held = {number for number, lent in self._lent if lent() is not None}
+        for number in changing & held:
             lane = self.lanes[number].copy()
             self.lanes[number], self.places[number] = lane, lane.ctypes.data
-        self._lent = []
+        self._lent = [(number, lent) for number, lent in self._lent if number in held - changing]
 
-    def records(self) -> list[Any]:
-        """The lanes of the records that live; lent, where these are the first rows, and copied otherwise."""
-        *lanes, alive = self.lanes
-        rows = np.flatnonzero(alive)
-        if rows.size and rows[-1] >= rows.size:
-            return [lane[rows] for lane in lanes]
-        out = [lane[: rows.size] for lane in lanes]
-        still = [(number, lent) for number, lent in self._lent if lent() is not None]
-        self._lent = [*still, *((number, weakref.ref(lane)) for number, lane in enumerate(out))]
-        return out
+    def records(self, columns: list[ArrowColumn], strings: Strings, *, keep: bool) -> list[pa.Array]:
+        """Those that live. Numbers are lent, if they are the first rows that live, and all else is copied."""
+        made = dict(self.arrow)
+        if len(made) < len(columns):
+            *lanes, alive = self.lanes
+            rows = np.flatnonzero(alive)
+            first = rows.size == 0 or rows[-1] == rows.size - 1
+            for number, column in enumerate(columns):
+                if number in made:
+                    continue
+                taken = [lanes[lane][: rows.size] if first else lanes[lane][rows] for lane in column.lanes]
+                if first:
+                    self._lent += [(lane, weakref.ref(one)) for lane, one in zip(column.lanes, taken, strict=True)]
+                made[number] = column.make(taken, strings)
+            del taken
+            self._lent = [(number, lent) for number, lent in self._lent if lent() is not None]
+        if keep:
+            self.arrow = made
+        return [made[number] for number in range(len(columns))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +135,9 @@ class Copy:
 
 
 class Mirror:
-    def __init__(self, strings: Strings, string_lanes: list[int], records: Records) -> None:
+    def __init__(self, strings: Strings, string_lanes: list[int], columns: list[ArrowColumn]) -> None:
         """string_lanes: which of the table's lanes hold numbers of strings."""
-        self._string_lanes, self._records = string_lanes, records
+        self._string_lanes, self._columns = string_lanes, columns
         self._bits = BITS
         self._queue: deque[Piece | Changes | Renumbering | Cut] = deque()
         self._queued = 0  # chunks that are copied, though they may be in the queue
@@ -202,20 +219,27 @@ class Mirror:
             there = written < end
             written, values = written[there], [lane[there] for lane in values]
         deleted = deleted[deleted < end]
-        touched = np.bincount(written >> bits, minlength=len(chunks)) + np.bincount(
-            deleted >> bits, minlength=len(chunks)
-        )
-        places = np.zeros((len(values), len(chunks)), np.int64)
-        for number in np.flatnonzero(touched).tolist():
-            chunks[number].own()
-            places[:, number] = chunks[number].places
-        for lane, where in zip(values[:-1], places, strict=False):
+        lanes = [*values[:-1], np.full(written.size, ALIVE, np.uint8)]
+        places = np.array([chunk.places for chunk in chunks], np.int64).reshape(len(chunks), len(lanes)).T.copy()
+        changing = np.zeros((len(lanes), len(chunks)), np.bool_)
+        for lane, where, differs in zip(lanes, places, changing, strict=True):
             if lane.itemsize == 8:
-                _put_words(where, bits, written, lane.view(np.int64))
+                _differ_in_words(where, bits, written, lane.view(np.int64), differs)
             else:
-                _put_bytes(where, bits, written, lane.view(np.uint8))
-        _put_bytes(places[-1], bits, written, np.full(written.size, ALIVE, np.uint8))
-        _put_bytes(places[-1], bits, deleted, np.zeros(deleted.size, np.uint8))
+                _differ_in_bytes(where, bits, written, lane.view(np.uint8), differs)
+        dead = np.zeros(deleted.size, np.uint8)
+        _differ_in_bytes(places[-1], bits, deleted, dead, changing[-1])
+        for number in np.flatnonzero(changing.any(axis=0)).tolist():
+            chunks[number].own(set(np.flatnonzero(changing[:, number]).tolist()), self._columns)
+            places[:, number] = chunks[number].places
+        for lane, where, differs in zip(lanes, places, changing, strict=True):
+            if not differs.any():
+                continue
+            if lane.itemsize == 8:
+                _put_words(where, bits, written, lane.view(np.int64), differs)
+            else:
+                _put_bytes(where, bits, written, lane.view(np.uint8), differs)
+        _put_bytes(places[-1], bits, deleted, dead, changing[-1])
 
     def _renumber(self, item: Renumbering) -> None:
         if self._copy.strings is item.strings:
@@ -225,17 +249,18 @@ class Mirror:
             lanes = list(chunk.lanes)
             for lane in self._string_lanes:
                 lanes[lane] = item.numbers[lanes[lane]]
-            chunks.append(Chunk(lanes))
+            fresh = Chunk(lanes)
+            fresh.arrow, fresh._lent = chunk.arrow, chunk._lent
+            chunks.append(fresh)
         self._copy = Copy(chunks, item.strings)
 
     def _table(self, *, keep: bool) -> pa.Table:
+        schema = pa.schema([column.field for column in self._columns])
         batches = []
         for chunk in self._copy.chunks:
-            made = chunk.arrow or self._records(chunk.records(), self._copy.strings)
-            if keep:
-                chunk.arrow = made
-            batches.append(made)
-        return pa.Table.from_batches(batches)
+            arrays = chunk.records(self._columns, self._copy.strings, keep=keep)
+            batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        return pa.Table.from_batches(batches, schema)
 
 
 def _piece(lane: Any, first: int, stop: int, size: int) -> Any:
@@ -245,33 +270,64 @@ def _piece(lane: Any, first: int, stop: int, size: int) -> Any:
     return out
 
 
-def _store(kind: Any) -> Any:
-    """An intrinsic: a value goes to memory at an address, which whoever calls knows to be good."""
+def _memory(kind: Any) -> Any:
+    """Intrinsics: a value from memory at an address, and to it. Whoever calls knows the address to be good."""
+
+    @intrinsic
+    def load(typingctx: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.load(builder.inttoptr(args[0], context.get_value_type(kind).as_pointer()))
+
+        return kind(types.int64), codegen
 
     @intrinsic
     def store(typingctx: Any, address: Any, value: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            to = context.get_value_type(kind).as_pointer()
-            builder.store(args[1], builder.inttoptr(args[0], to))
+            builder.store(args[1], builder.inttoptr(args[0], context.get_value_type(kind).as_pointer()))
             return context.get_dummy_value()
 
         return types.void(types.int64, kind), codegen
 
-    return store
+    return load, store
 
 
-_store_word, _store_byte = _store(types.int64), _store(types.uint8)
-
-
-@kernel
-def _put_words(places: Any, bits: Any, rows: Any, values: Any) -> None:
-    mask = (1 << bits) - 1
-    for i in range(rows.size):
-        _store_word(places[rows[i] >> bits] + 8 * (rows[i] & mask), values[i])
+_load_word, _store_word = _memory(types.int64)
+_load_byte, _store_byte = _memory(types.uint8)
 
 
 @kernel
-def _put_bytes(places: Any, bits: Any, rows: Any, values: Any) -> None:
+def _differ_in_words(places: Any, bits: Any, rows: Any, values: Any, differs: Any) -> None:
+    """Mark the chunks in which any of these rows has another value."""
     mask = (1 << bits) - 1
     for i in range(rows.size):
-        _store_byte(places[rows[i] >> bits] + (rows[i] & mask), values[i])
+        chunk = rows[i] >> bits
+        if _load_word(places[chunk] + 8 * (rows[i] & mask)) != values[i]:
+            differs[chunk] = True
+
+
+@kernel
+def _differ_in_bytes(places: Any, bits: Any, rows: Any, values: Any, differs: Any) -> None:
+    mask = (1 << bits) - 1
+    for i in range(rows.size):
+        chunk = rows[i] >> bits
+        if _load_byte(places[chunk] + (rows[i] & mask)) != values[i]:
+            differs[chunk] = True
+
+
+@kernel
+def _put_words(places: Any, bits: Any, rows: Any, values: Any, differs: Any) -> None:
+    """Where a chunk is marked: no other may be written to."""
+    mask = (1 << bits) - 1
+    for i in range(rows.size):
+        chunk = rows[i] >> bits
+        if differs[chunk]:
+            _store_word(places[chunk] + 8 * (rows[i] & mask), values[i])
+
+
+@kernel
+def _put_bytes(places: Any, bits: Any, rows: Any, values: Any, differs: Any) -> None:
+    mask = (1 << bits) - 1
+    for i in range(rows.size):
+        chunk = rows[i] >> bits
+        if differs[chunk]:
+            _store_byte(places[chunk] + (rows[i] & mask), values[i])

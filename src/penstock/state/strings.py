@@ -1,6 +1,6 @@
 """Interned strings: each distinct string has a number, and equal numbers are equal strings.
 
-    slots    (hash, number) pairs, open addressing
+    slots    uint64 in an int64 array, open addressing: the upper half of the hash, and the number + 1; 0: empty
     starts   int64[count + 1]   where each string's bytes begin in `data`
     data     uint8[…]           their UTF-8, whose order is the order of code points
 
@@ -16,9 +16,12 @@ import pyarrow as pa
 from numba import types
 from numba.extending import intrinsic
 
-from penstock.state.hashing import ONE, TWO, mix
+from penstock.state.hashing import ONE, grown, mix, most
 from penstock.state.jit import kernel
 from penstock.state.prefetch import BLOCK, prefetch
+
+HALF, _LOWER = np.uint64(32), np.uint64(0xFFFFFFFF)
+_MOST = 0xFFFFFFFF
 
 
 @intrinsic
@@ -81,6 +84,27 @@ def compare(starts: Any, data: Any, a: Any, b: Any) -> Any:
 
 
 @kernel
+def place_of(slots: Any, starts: Any, data: Any, h64: Any, source: Any, start: Any, n: Any) -> Any:
+    """Where a string lies in the slots, or the empty one where it would go; and its number, or -1."""
+    mask = np.uint64(slots.size - 1)
+    h = h64 & mask
+    while True:
+        slot = np.uint64(slots[h])
+        if slot == 0:
+            return h, np.int64(-1)
+        if (slot ^ h64) >> HALF == 0:
+            number = np.int64(slot & _LOWER) - 1
+            if starts[number + 1] - starts[number] == n and same(data, starts[number], source, start, n):
+                return h, number
+        h = (h + ONE) & mask
+
+
+@kernel
+def slot_of(h64: Any, number: Any) -> Any:
+    return np.int64((h64 >> HALF) << HALF | np.uint64(number + 1))
+
+
+@kernel
 def _intern(slots: Any, starts: Any, data: Any, pool: Any, offsets: Any, source: Any, out: Any) -> None:
     """Number every string of an Arrow array; room must have been made before. pool: how many there are.
 
@@ -88,51 +112,46 @@ def _intern(slots: Any, starts: Any, data: Any, pool: Any, offsets: Any, source:
     """
     count = pool[0]
     mask = np.uint64(slots.size - 1)
-    hashes = np.empty(BLOCK, np.int64)
+    hashes = np.empty(BLOCK, np.uint64)
     for block in range(0, out.size, BLOCK):
         end = min(block + BLOCK, out.size)
         for i in range(block, end):
-            hashes[i - block] = np.int64(hash_of(source, np.int64(offsets[i]), np.int64(offsets[i + 1])))
-            prefetch(slots, (np.uint64(hashes[i - block]) << ONE) & mask)
+            hashes[i - block] = hash_of(source, np.int64(offsets[i]), np.int64(offsets[i + 1]))
+            prefetch(slots, hashes[i - block] & mask)
         for i in range(block, end):
-            number = slots[((np.uint64(hashes[i - block]) << ONE) & mask) + ONE]
-            if number >= 0:
-                prefetch(data, np.uint64(starts[number]))
+            slot = np.uint64(slots[hashes[i - block] & mask])
+            if slot != 0:
+                prefetch(data, np.uint64(starts[np.int64(slot & _LOWER) - 1]))
         for i in range(block, end):
             start, n = np.int64(offsets[i]), np.int64(offsets[i + 1]) - np.int64(offsets[i])
-            h64 = hashes[i - block]
-            h = (np.uint64(h64) << ONE) & mask
-            while True:
-                number = slots[h + ONE]
-                if number == -1:
-                    number = count
-                    at = starts[count]
-                    for k in range(n):
-                        data[at + k] = source[start + k]
-                    starts[count + 1] = at + n
-                    count += 1
-                    slots[h] = h64
-                    slots[h + ONE] = number
-                    break
-                if slots[h] == h64 and starts[number + 1] - starts[number] == n:
-                    if same(data, starts[number], source, start, n):
-                        break
-                h = (h + TWO) & mask
+            h, number = place_of(slots, starts, data, hashes[i - block], source, start, n)
+            if number == -1:
+                number = count
+                at = starts[count]
+                for k in range(n):
+                    data[at + k] = source[start + k]
+                starts[count + 1] = at + n
+                count += 1
+                slots[h] = slot_of(hashes[i - block], number)
             out[i] = number
     pool[0] = count
 
 
 @kernel
-def _refill(slots: Any, old: Any) -> None:
+def _fill(slots: Any, starts: Any, data: Any, count: Any) -> None:
+    """Put all strings into empty slots: they lie in order, so that to hash them again costs little."""
     mask = np.uint64(slots.size - 1)
-    for s in range(0, old.size, 2):
-        if old[s + 1] == -1:
-            continue
-        h = (np.uint64(old[s]) << ONE) & mask
-        while slots[h + ONE] != -1:
-            h = (h + TWO) & mask
-        slots[h] = old[s]
-        slots[h + ONE] = old[s + 1]
+    hashes = np.empty(BLOCK, np.uint64)
+    for block in range(0, count, BLOCK):
+        end = min(block + BLOCK, count)
+        for i in range(block, end):
+            hashes[i - block] = hash_of(data, starts[i], starts[i + 1])
+            prefetch(slots, hashes[i - block] & mask)
+        for i in range(block, end):
+            h = hashes[i - block] & mask
+            while slots[h] != 0:
+                h = (h + ONE) & mask
+            slots[h] = slot_of(hashes[i - block], i)
 
 
 @kernel
@@ -146,7 +165,7 @@ def _gather(starts: Any, data: Any, numbers: Any, offsets: Any, out: Any) -> Non
 class Strings:
     def __init__(self) -> None:
         self.pool = np.zeros(1, np.int64)
-        self.slots = _empty(1024)
+        self.slots = np.zeros(1024, np.int64)
         self.starts = np.zeros(513, np.int64)
         self.data = np.zeros(8192, np.uint8)
 
@@ -185,16 +204,18 @@ class Strings:
         """Room for so many strings more, of so many bytes."""
         need = self.count + extra
         if need + 1 > self.starts.size:
-            self.starts = longer(self.starts, max(need + 1, 2 * self.starts.size))
+            self.starts = longer(self.starts, grown(need + 1, self.starts.size), self.count + 1)
         room = int(self.starts[self.count]) + size
         if room > self.data.size:
-            self.data = longer(self.data, max(room, 2 * self.data.size))
-        if 4 * need > self.slots.size:
+            self.data = longer(self.data, grown(room, self.data.size), int(self.starts[self.count]))
+        if need > most(self.slots.size):
+            if need >= _MOST:
+                raise OverflowError(f"an app cannot hold more than {_MOST:,} strings")
             size = self.slots.size
-            while size < 4 * need:
+            while need > most(size):
                 size *= 2
-            slots = _empty(size)
-            _refill(slots, self.slots)
+            slots = np.zeros(size, np.int64)
+            _fill(slots, self.starts, self.data, self.count)
             self.slots = slots
 
     def arrow(self, numbers: Any, valid: Any = None) -> pa.Array:
@@ -220,13 +241,8 @@ def buffers(array: pa.Array) -> tuple[Any, Any]:
     return numbers, np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
 
 
-def longer(array: Any, size: int) -> Any:
-    out = np.zeros(size, array.dtype)
-    out[: array.size] = array
+def longer(array: Any, size: int, used: int | None = None) -> Any:
+    """used: how much of it means anything; the rest is not touched, and takes no memory before it is."""
+    out, used = np.zeros(size, array.dtype), array.size if used is None else used
+    out[:used] = array[:used]
     return out
-
-
-def _empty(size: int) -> Any:
-    slots = np.zeros(size, np.int64)
-    slots[1::2] = -1
-    return slots

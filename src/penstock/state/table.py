@@ -21,12 +21,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.declare.model import Column, TableDef
+from penstock.declare.types import INT, Type
 from penstock.state import hashing, mirror
 from penstock.state.ages import NEVER, Ages, bury
 from penstock.state.arrow import from_arrow, one_chunk, to_arrow, validity
+from penstock.state.hashing import grown, most, slots_for
 from penstock.state.index import ColumnIndex
 from penstock.state.lanes import dtype
-from penstock.state.mirror import Changes, Mirror
+from penstock.state.mirror import ArrowColumn, Changes, Mirror
 from penstock.state.strings import Strings, longer
 
 ROWS, FREE, DIRTY, TOMBSTONES, USED = range(5)
@@ -62,22 +64,22 @@ class TableState:
         """Make room for this many more records, in all arrays or in none."""
         need = int(self.meta[USED]) + extra
         if need > self.capacity:
-            capacity = max(need, 2 * self.capacity)
-            stored = np.hstack([self.stored, np.zeros((len(self.stored), capacity - self.capacity), np.int64)])
-            columns = [longer(c, capacity) for c in self.columns]
-            others = {
-                name: longer(getattr(self, name), capacity) for name in ("written", "flags", "tombstones", "free")
-            }
-            others["dirty"] = longer(self.dirty, capacity + 1)
+            capacity, rows = grown(need, self.capacity), int(self.meta[ROWS])
+            stored = np.zeros((len(self.stored), capacity), np.int64)
+            stored[:, :rows] = self.stored[:, :rows]
+            columns = [longer(c, capacity, rows) for c in self.columns]
+            others = {name: longer(getattr(self, name), capacity, rows) for name in ("written", "flags")}
+            for name, place in (("tombstones", TOMBSTONES), ("free", FREE)):
+                others[name] = longer(getattr(self, name), capacity, int(self.meta[place]))
+            others["dirty"] = longer(self.dirty, capacity + 1, int(self.meta[DIRTY]))
             if self.definition.ttl is not None:
-                others["at"] = longer(self.at, capacity)
+                others["at"] = longer(self.at, capacity, rows)
             self.stored, self.columns = stored, columns
             for name, array in others.items():
                 setattr(self, name, array)
             self.capacity = capacity
             self.made += 1
-        # At most half full, so that probes stay short.
-        if 4 * self.capacity > self.slots.size:
+        if self.capacity > most(self.slots.size // 2):
             self.reindex()
 
     def part(self, name: str) -> Any:
@@ -143,7 +145,7 @@ class TableState:
     def rows_of(self, keys: Any) -> Any:
         return hashing.rows_of(self.slots, self.stored, keys)
 
-    def keys_of(self, table: pa.Table, strings: Strings) -> Any:
+    def keys_of(self, table: pa.Table | pa.RecordBatch, strings: Strings) -> Any:
         columns = [from_arrow(table.column(c.name), c.type, strings) for c in self.definition.keys]
         return np.ascontiguousarray(np.stack(columns)) if len(columns) > 1 else np.atleast_2d(columns[0])
 
@@ -151,9 +153,19 @@ class TableState:
         """Insert or overwrite whole records. at: the clock when they were written, of all or of each."""
         if table.num_rows == 0:
             return
-        self.put_lanes(*self.lanes_of(table, strings), batch, at)
+        if self.meta[USED] == 0:  # as many records as rows, and as many strings as there are in a key
+            self.reserve(table.num_rows)
+            texts = [table.column(c.name) for c in self.definition.keys if c.type.kind == "str"]
+            if texts:
+                strings.reserve(table.num_rows, sum(column.nbytes for column in texts))
+        # A chunk at a time: a snapshot need not be in memory once more.
+        first = 0
+        for some in table.to_batches():
+            ages = at if np.ndim(at) == 0 else at[first : first + some.num_rows]
+            self.put_lanes(*self.lanes_of(some, strings), batch, ages)
+            first += some.num_rows
 
-    def lanes_of(self, table: pa.Table, strings: Strings) -> tuple[Any, list[Any]]:
+    def lanes_of(self, table: pa.Table | pa.RecordBatch, strings: Strings) -> tuple[Any, list[Any]]:
         """Records as `put_lanes` takes them: their keys, and what `columns` holds of each. Nothing of the table changes
         but the pool of strings."""
         keys, lanes, flags = self.keys_of(table, strings), [], []
@@ -171,13 +183,16 @@ class TableState:
 
     def put_lanes(self, keys: Any, lanes: list[Any], batch: int, at: Any = NEVER) -> None:
         self.forget_indexes()
-        self.reserve(keys.shape[1])
+        if int(self.meta[USED]) + keys.shape[1] > self.capacity:
+            self.reserve(int(np.count_nonzero(self.rows_of(keys) < 0)))
         rows = hashing.add_rows(self.slots, self.stored, self.flags, self.free, self.meta, keys)
+        # New rows behind the last one are written to as a whole.
+        where = slice(int(rows[0]), int(rows[-1]) + 1) if _in_a_row(rows) else rows
         for array, lane in zip(self.columns, lanes, strict=True):
-            array[rows] = lane
-        self.written[rows] = batch
+            array[where] = lane
+        self.written[where] = batch
         if self.definition.ttl is not None:
-            self.at[rows], self._ages = at, None
+            self.at[where], self._ages = at, None
         if self.mirror is not None:
             self._follow(Changes(rows, [lane[rows] for lane in self._lanes()], rows[:0]))
 
@@ -248,7 +263,7 @@ class TableState:
         if self.mirror is None:
             kinds = [c.type.kind for c in (*self.definition.keys, *self.definition.lanes)]
             string_lanes = [number for number, kind in enumerate(kinds) if kind == "str"]
-            self.mirror = Mirror(strings, string_lanes, partial(_with_ages, self.definition))
+            self.mirror = Mirror(strings, string_lanes, _arrow_columns(self.definition))
         return self.mirror.whole or self.mirror.copy(self._lanes(), int(self.meta[ROWS]), whole=whole)
 
     def _follow(self, changes: Changes) -> None:
@@ -266,6 +281,10 @@ class TableState:
         return lane[: rows.size].copy() if rows.size == self.meta[ROWS] else lane[rows]
 
 
+def _in_a_row(rows: Any) -> bool:
+    return rows.size > 0 and rows[-1] - rows[0] == rows.size - 1 and bool((np.diff(rows) == 1).all())
+
+
 def records(columns: Sequence[Column], lanes: Sequence[Any], strings: Strings) -> pa.RecordBatch:
     """Lanes as they lie in a table, the flags of nullable columns last, as Arrow; those of numbers are not copied."""
     flags = iter(lanes[len(columns) :])
@@ -276,23 +295,31 @@ def records(columns: Sequence[Column], lanes: Sequence[Any], strings: Strings) -
     return pa.record_batch(arrays, schema=pa.schema([c.arrow for c in columns]))
 
 
-def _with_ages(definition: TableDef, lanes: list[Any], strings: Strings) -> pa.RecordBatch:
-    """The records of a copy; where they have a ttl, when they were written is the last column."""
-    found = records(definition.columns, lanes, strings)
-    return found if definition.ttl is None else found.append_column(_AT, pa.array(lanes[-1]))
+def _arrow_columns(definition: TableDef) -> list[ArrowColumn]:
+    """What is made of a copy's lanes: its columns; where records have a ttl, when they were written is the last one."""
+    out, flag = [], len(definition.columns)
+    for place, column in enumerate(definition.columns):
+        lanes = (place, flag) if column.nullable else (place,)
+        flag += column.nullable
+        out.append(ArrowColumn(column.arrow, lanes, partial(_column, column.type)))
+    if definition.ttl is not None:
+        out.append(ArrowColumn(pa.field(_AT, pa.int64()), (flag,), partial(_column, INT)))
+    return out
+
+
+def _column(type_: Type, lanes: list[Any], strings: Strings) -> pa.Array:
+    return to_arrow(lanes[0], type_, strings, ~lanes[1] if len(lanes) > 1 else None)
 
 
 def without_ages(definition: TableDef, found: pa.Table) -> tuple[pa.Table, pa.Table | None]:
-    """What `_with_ages` has made: the records, and when they were written."""
+    """What is made of a copy: the records, and when they were written."""
     if definition.ttl is None:
         return found, None
     return found.select(range(found.num_columns - 1)), found.select([found.num_columns - 1])
 
 
 def _empty_slots(capacity: int) -> Any:
-    size = 16
-    while size < 2 * capacity:
-        size *= 2
+    size = slots_for(capacity)
     slots = np.zeros(2 * size, np.int64)
     slots[1::2] = -1
     return slots

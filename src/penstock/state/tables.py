@@ -167,18 +167,40 @@ class Tables:
             table.end_batch()
         for ids in self.ids.values():
             ids.end_batch()
-        if self.strings.count > self._compact_at or self.strings.size > self._compact_at_bytes:
+        if self._has_many_strings():
             self.compact()
 
-    def compact(self) -> None:
-        """Forget strings that no record holds: missed keys and overwritten values would pile up otherwise."""
+    def loaded(self) -> None:
+        """Behind a load, and once a directory has been read: most strings are held, and the first batch need not look
+        for those that are not."""
+        if not self._has_many_strings():
+            return
+        held = np.flatnonzero(self._held_strings())
+        starts = self.strings.starts
+        self._compact_at = max(self._compact_at, 4 * held.size)
+        self._compact_at_bytes = max(self._compact_at_bytes, 4 * int((starts[held + 1] - starts[held]).sum()))
+        if self._has_many_strings():
+            self.compact()
+
+    def _has_many_strings(self) -> bool:
+        return self.strings.count > self._compact_at or self.strings.size > self._compact_at_bytes
+
+    def _string_lanes(self) -> list[Any]:
         lanes = [lane for table in self._all.values() for lane in _string_lanes(table)]
         lanes += [lane for window in self.windows.values() for lane in window.string_lanes()]
         lanes += [lane for ids in self.ids.values() for lane in ids.string_lanes()]
-        used = np.zeros(self.strings.count, np.bool_)
-        for lane in lanes:
-            used[lane] = True
-        old = np.flatnonzero(used)
+        return lanes
+
+    def _held_strings(self) -> Any:
+        """By number, whether a record holds it."""
+        held = np.zeros(self.strings.count, np.bool_)
+        for lane in self._string_lanes():
+            held[lane] = True
+        return held
+
+    def compact(self) -> None:
+        """Forget strings that no record holds: missed keys and overwritten values would pile up otherwise."""
+        lanes, old = self._string_lanes(), np.flatnonzero(self._held_strings())
         fresh = Strings()
         renumbered = np.zeros(self.strings.count, np.int64)
         renumbered[old] = fresh.intern(self.strings.arrow(old))

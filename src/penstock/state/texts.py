@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from penstock.declare.limits import LONGEST_TEXT
-from penstock.state.hashing import ONE, TWO
 from penstock.state.jit import kernel
-from penstock.state.strings import hash_of, same
+from penstock.state.strings import hash_of, place_of, slot_of
 
 LOST, FULL = -1, -2
 LONGEST = LONGEST_TEXT
@@ -79,7 +78,7 @@ def contains(starts: Any, data: Any, text: Any, other: Any) -> Any:
 @kernel
 def _has_room(slots: Any, starts: Any, data: Any, pool: Any) -> Any:
     count = pool[0]
-    return count + 2 <= starts.size and 4 * (count + 1) <= slots.size and starts[count] + ROOM <= data.size
+    return count + 2 <= starts.size and 4 * (count + 1) <= 3 * slots.size and starts[count] + ROOM <= data.size
 
 
 @kernel
@@ -89,20 +88,14 @@ def _number(slots: Any, starts: Any, data: Any, pool: Any, n: Any) -> Any:
         return LOST
     count = pool[0]
     start = starts[count]
-    h64 = np.int64(hash_of(data, start, start + n))
-    mask = np.uint64(slots.size - 1)
-    h = (np.uint64(h64) << ONE) & mask
-    while True:
-        number = slots[h + ONE]
-        if number == -1:
-            starts[count + 1] = start + n
-            slots[h] = h64
-            slots[h + ONE] = count
-            pool[0] = count + 1
-            return count
-        if slots[h] == h64 and starts[number + 1] - starts[number] == n and same(data, starts[number], data, start, n):
-            return number
-        h = (h + TWO) & mask
+    h64 = hash_of(data, start, start + n)
+    h, number = place_of(slots, starts, data, h64, data, start, n)
+    if number == -1:
+        number = count
+        starts[count + 1] = start + n
+        slots[h] = slot_of(h64, count)
+        pool[0] = count + 1
+    return number
 
 
 @kernel

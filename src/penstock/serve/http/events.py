@@ -16,8 +16,6 @@ import decimal
 from typing import Any
 from urllib.parse import quote
 
-import pyarrow as pa
-
 from penstock.errors import PenstockError, StateError
 from penstock.serve.http.answers import Answer, Refusal, refusal_of
 from penstock.serve.http.call import Call
@@ -25,9 +23,8 @@ from penstock.serve.http.metrics import Sample
 from penstock.serve.http.options import Options
 from penstock.serve.http.routes import READ, WRITE, Param, Route
 from penstock.serve.http.site import Site
-from penstock.serve.http.values import dumps, finite, of_json
-from penstock.serve.http.writer import WAITING_MAX, ServedEvent, Writer
-from penstock.serve.pipeline import Reply
+from penstock.serve.http.values import dumps, of_json
+from penstock.serve.http.writer import WAITING_MAX, Ended, ServedEvent, Writer, plain_rows
 
 _BODY_MAX = 8 << 20
 _TIMEOUT_MS, _TIMEOUT_MS_MAX = 30_000, 600_000
@@ -84,7 +81,7 @@ class Events:
         if not names and not waiting:
             says = f"nothing is known of a call with id {id!r}: there was none, or its outcome is not retained any more"
             raise Refusal(404, "no_outcome", says, version=now)
-        rows = [] if found.rows is None else _rows(found.rows)
+        rows = [] if found.rows is None else plain_rows(found.rows)
         told = [{"event": name, "outcome": row} for name, row in zip(names, rows, strict=True)]
         told += [{"event": name, "waiting": True} for name in waiting]
         version = max([now, *(row["version"] for row in rows)])
@@ -155,25 +152,19 @@ def _unknown(event: ServedEvent, says: str) -> Refusal:
     return Refusal(503, "unknown", f"{says}{again}", committed=None)
 
 
-def _rows(outcomes: pa.Table) -> list[dict[str, Any]]:
-    floats = [field.name for field in outcomes.schema if pa.types.is_floating(field.type)]
-    return [finite(row, floats) for row in outcomes.to_pylist()] if floats else outcomes.to_pylist()
-
-
-def _one(event: ServedEvent, reply: Reply, given: Any, now: int) -> Answer:
+def _one(event: ServedEvent, reply: Ended, given: Any, now: int) -> Answer:
     if reply.refused:
         raise _refusal(reply.refused[0])
     if reply.waiting:
         told = {"version": now, "waiting": True, "outcome_at": _place(event, given)}
         return Answer(dumps(told), now, 202)
-    assert reply.outcomes is not None
-    (row,) = _rows(reply.outcomes)
+    (row,) = reply.rows
     version = max(row["version"], now)
     return Answer(b'{"version":%d,"outcome":%b}' % (version, dumps(row)), version)
 
 
-def _many(event: ServedEvent, reply: Reply, given: list[Any], now: int) -> Answer:
-    rows = iter([] if reply.outcomes is None else _rows(reply.outcomes))
+def _many(event: ServedEvent, reply: Ended, given: list[Any], now: int) -> Answer:
+    rows = iter(reply.rows)
     told: list[Any] = []
     version = now
     for place, one in enumerate(given):

@@ -19,6 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from penstock.errors import PenstockError
@@ -70,7 +73,8 @@ class Site:
     def mount(self, pages: Iterable[BaseRoute]) -> None:
         """Pages, by Starlette: what no route takes goes to them, in this order, once the token was seen."""
         self._pages += pages
-        self._starlette = Starlette(routes=self._pages)
+        self._starlette = Starlette(routes=self._pages, exception_handlers={HTTPException: _in_json})
+        self._starlette.router.redirect_slashes = False
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """For what takes longer than a lookup."""
@@ -225,6 +229,15 @@ async def _send(answer: Answer, send: Any) -> None:
     for start in range(0, len(body), _PART):
         part = body[start : start + _PART]
         await send({"type": "http.response.body", "body": part, "more_body": start + _PART < len(body)})
+
+
+async def _in_json(request: Request, error: Exception) -> Response:
+    """What Starlette, or a page, refuses, in the form of all refusals."""
+    assert isinstance(error, HTTPException)
+    kinds = {404: ("no_route", "there is no such page"), 405: ("method", "this page is for reading")}
+    kind, says = kinds.get(error.status_code, ("bad_request", error.detail))
+    answer = Refusal(error.status_code, kind, says).answer()
+    return Response(answer.body, error.status_code, dict(error.headers or {}), "application/json")
 
 
 async def _until_gone(receive: Any) -> None:

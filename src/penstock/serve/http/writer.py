@@ -22,11 +22,13 @@ import pyarrow as pa
 from penstock.declare.types import Type, of_text
 from penstock.errors import InputError, PenstockError, QueueFullError, StateError
 from penstock.serve.address import connected
+from penstock.serve.http.values import finite
 from penstock.serve.messages import BrokenMessage, Message, receive, refused, send
 from penstock.serve.pipeline import Pipeline, Reply
 
-# Messages that the writer has and has not answered. Two would do: one runs while the other is on its way.
-_UNDER_WAY = 4
+# Messages that the writer has and has not answered: one runs while the other is on its way. With more of them each
+# would hold less, and a version costs as much whatever it holds.
+_UNDER_WAY = 2
 _ROWS = 8192  # of a message: what a version of calls takes
 WAITING_MAX = 65_536  # events that wait here; more are told to come again
 
@@ -45,6 +47,15 @@ class ServedEvent:
         return pa.schema([(name, type_.arrow()) for name, type_ in self.types.items()])
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of a request's events."""
+
+    rows: list[dict[str, Any]]  # outcomes of those that have run, in their order, as JSON takes them
+    refused: dict[int, PenstockError]  # by their places
+    waiting: tuple[int, ...]  # whose time has not come
+
+
 @dataclass(slots=True)
 class Request:
     """Events of one type, as columns, and who waits for what becomes of them."""
@@ -52,7 +63,7 @@ class Request:
     event: ServedEvent
     columns: list[list[Any]]
     size: int
-    future: asyncio.Future[Reply]
+    future: asyncio.Future[Ended]
     since: int | None = None
 
 
@@ -96,7 +107,7 @@ class Writer:
     def events(self) -> tuple[str, ...]:
         return tuple(self._events)
 
-    async def call(self, event: ServedEvent, columns: list[list[Any]], size: int, since: int | None) -> Reply:
+    async def call(self, event: ServedEvent, columns: list[list[Any]], size: int, since: int | None) -> Ended:
         """Events, in this order; each is answered, or refused, or waits for its time."""
         if self._size and self._size + size > WAITING_MAX:
             raise QueueFullError(f"{self._size} calls wait already, of which at most {WAITING_MAX} may; come again")
@@ -246,16 +257,24 @@ def type_of(text: str) -> Type:
 
 def _tell(requests: list[Request], reply: Reply) -> None:
     """Each its own part."""
+    rows = [] if reply.outcomes is None else plain_rows(reply.outcomes)
     start, row = 0, 0
     for request in requests:
-        places = range(start, start + request.size)
-        refused_ = {place - start: reply.refused[place] for place in places if place in reply.refused}
-        waiting = tuple(place - start for place in reply.waiting if place in places)
+        places, refused_, waiting = range(start, start + request.size), dict[int, PenstockError](), tuple[int, ...]()
+        if reply.refused or reply.waiting:
+            refused_ = {place - start: reply.refused[place] for place in places if place in reply.refused}
+            waiting = tuple(place - start for place in reply.waiting if place in places)
         ran = request.size - len(refused_) - len(waiting)
-        outcomes = None if reply.outcomes is None else reply.outcomes.slice(row, ran)
         if not request.future.done():
-            request.future.set_result(Reply(outcomes, refused_, waiting))
+            request.future.set_result(Ended(rows[row : row + ran], refused_, waiting))
         start, row = start + request.size, row + ran
+
+
+def plain_rows(outcomes: pa.Table) -> list[dict[str, Any]]:
+    """Outcomes as JSON takes them."""
+    floats = [field.name for field in outcomes.schema if pa.types.is_floating(field.type)]
+    rows: list[dict[str, Any]] = outcomes.to_pylist()
+    return [finite(row, floats) for row in rows] if floats else rows
 
 
 def _fail(request: Request, error: BaseException) -> None:
