@@ -87,7 +87,7 @@ def test_what_a_crash_keeps_from_the_files_is_written_at_the_next_start(
     batches = [rows(0, 100), rows(100, 100)]
     put(tmp_path / "in", batches[0])
     given: dict[str, Any] = {"state": state, "outcomes": out, "outputs": {Alert: alerts}, "retain": 8}
-    given |= {"snapshot_every": 2, "calls": True}
+    given |= {"snapshot_every": 2, "calls": [Read]}
     write, broken = OutcomeFiles.write, False
 
     def fails(self: OutcomeFiles, table: pa.Table, versions: pa.Array | None = None) -> None:
@@ -99,6 +99,7 @@ def test_what_a_crash_keeps_from_the_files_is_written_at_the_next_start(
     query = meter.start(sources(spark, "direct", tmp_path / "in"), **given)
     called = 0
     with meter.connect(state) as there:
+        assert list(there.events()) == ["Read"]
         for _ in range(10):
             there.call(read(called))
             called += 1

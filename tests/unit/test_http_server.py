@@ -5,12 +5,16 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import shutil
 import signal
 import socket
+import ssl
 import stat
+import subprocess
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -392,6 +396,30 @@ def test_where_it_may_not_listen(options: dict[str, Any], says: str) -> None:
         Options(Path("state"), **options).check()
     for host in ("127.0.0.1:0", "localhost:0", "[::1]:0", "127.9.9.9:7400"):
         Options(Path("state"), host).check()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate")
+def test_with_tls_and_a_token_it_may_listen_to_others(state: Path, tmp_path: Path) -> None:
+    cert, secret = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    subprocess.run([*make.split(), "-keyout", secret, "-out", cert], check=True, capture_output=True)
+    given = ("--listen", "0.0.0.0:0", "--tls-cert", str(cert), "--tls-key", str(secret))
+    with serving(state, *given) as server:
+        assert server.url.startswith("https://")
+        trusted = ssl.create_default_context(cafile=cert)
+        connection = HTTPSConnection("localhost", server.port, context=trusted, timeout=60)
+        path = "/v1/tables/Account/records/a000"
+        assert json.loads(send(connection, path, headers=server.headers).read())["version"] == 4
+        # By whatever name others know it; but never without a token.
+        named = server.headers | {"Host": "bank.example:7400"}
+        assert send(connection, path, headers=named).status == 200
+        connection.close()
+        connection = HTTPSConnection("localhost", server.port, context=trusted, timeout=60)
+        assert send(connection, path).status == 401
+        connection.close()
+        answer = send(connection, f"/?token={server.token()}")
+        assert "Secure" in answer.getheader("Set-Cookie", "")
+        connection.close()
 
 
 # -- beside a writer --------------------------------------------------------------------------------------------------

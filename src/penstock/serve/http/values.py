@@ -23,7 +23,7 @@ import orjson
 import pyarrow as pa
 
 from penstock.declare.model import Column, TableDef
-from penstock.declare.types import Type
+from penstock.declare.types import INT_MAX, INT_MIN, Type
 from penstock.errors import InputError
 
 _INT = re.compile(r"-?[0-9]{1,19}")
@@ -146,8 +146,13 @@ def key_of_json(table: TableDef, key: Any) -> Any:
 
 
 def keys_of_json(table: TableDef, keys: list[Any]) -> list[Any]:
-    if len(table.keys) == 1 and table.keys[0].type.kind == "str" and set(map(type, keys)) == {str}:
-        return keys  # JSON's texts are texts
+    kinds = set(map(type, keys))
+    if len(table.keys) == 1 and len(kinds) == 1:
+        kind = table.keys[0].type.kind
+        if kind == "str" and kinds == {str}:
+            return keys  # JSON's texts are texts
+        if kind == "int" and kinds == {int} and min(keys) >= INT_MIN and max(keys) <= INT_MAX:
+            return keys
     return [key_of_json(table, key) for key in keys]
 
 
