@@ -98,7 +98,9 @@ def _console(console: Console, state: Path) -> None:
     served = Served(Options(state, listen="127.0.0.1:0", explain="penstock.workloads.bank:app", sql=True))
     try:
         url = f"{served.url}/?token={tokens_of(state).read.decode()}"
-        console.print(f"Look at all of it in a browser, until Ctrl-C: {url}", soft_wrap=True, markup=False)
+        console.print(
+            f"Look at all of it in a browser, until Ctrl-C: {url}", soft_wrap=True, markup=False, highlight=False
+        )
         while served.alive:
             time.sleep(0.2)
         raise PenstockError(f"the console of the demo has gone: {served.error}")
