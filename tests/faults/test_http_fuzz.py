@@ -460,6 +460,7 @@ def test_whatever_comes_is_answered_long(server: Server, seed: int) -> None:
     fuzz(server, seed, 30_000)
 
 
+@pytest.mark.long
 def test_clients_that_do_not_go_on_are_ended_and_hold_up_nobody(server: Server) -> None:
     """Half a head, half a body, an answer that is not read: each for as long as its limit says."""
     half_head = b"GET /v1/status HTTP/1.1\r\nHost: 127"

@@ -384,7 +384,7 @@ def run(state: Path, seed: int, kills: int, answers: int) -> None:
 
 @pytest.mark.parametrize("seed", [1])
 def test_every_answer_is_some_committed_version(tmp_path: Path, seed: int) -> None:
-    run(tmp_path / "bank", seed, kills=2, answers=150)
+    run(tmp_path / "bank", seed, kills=2, answers=100)
 
 
 @pytest.mark.long

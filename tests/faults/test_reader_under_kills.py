@@ -318,7 +318,8 @@ class Zygote:
         self.said, saying = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
-            os.close(self._asking)
+            for mine in (self._asking, self.told, self.said):
+                os.close(mine)
             try:
                 with os.fdopen(asked) as orders:
                     for order in orders:

@@ -140,6 +140,7 @@ def test_with_an_app_it_is_the_writer_too(folder: Path, monkeypatch: pytest.Monk
         pass
 
 
+@pytest.mark.long
 def test_the_writer_ends_when_its_server_has_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{folder}:{os.environ.get('PYTHONPATH', '')}")
     server = start(folder / "bank", "--app", "bankapp:bank", "--no-token")

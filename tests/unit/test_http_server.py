@@ -21,6 +21,8 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.check.leftovers import leftovers
+from penstock.commit import Disk
 from penstock.errors import InputError, StateError
 from penstock.serve.http.options import Options
 from penstock.serve.http.tokens import tokens_of
@@ -320,6 +322,16 @@ def test_tokens_are_the_owners_alone_and_stay_the_same(server: Server, state: Pa
     assert not list(state.glob("*.tmp"))
 
 
+def test_a_check_knows_what_a_server_leaves(tmp_path: Path) -> None:
+    state = tmp_path / "bank"
+    with opened(state):
+        tokens_of(state)
+    assert list(leftovers(Disk(), state)) == []
+    (state / "read.token.0a1b2c3d.tmp").touch()
+    (found,) = leftovers(Disk(), state)
+    assert found.problem == "was left by a server that died"
+
+
 def test_the_first_visit_leaves_a_cookie(server: Server) -> None:
     status, headers, _ = server.raw(f"/?token={server.token()}", headers={"Authorization": ""})
     assert (status, headers["location"]) == (303, "/")
@@ -469,15 +481,36 @@ def test_a_version_that_is_pruned_is_410(tmp_path: Path) -> None:
             assert (following["version"], following["records"][0]["id"]) == (page["version"], "b")
 
 
+def test_a_replica_that_stands_still_says_so_and_goes_on_when_it_can(tmp_path: Path) -> None:
+    state = tmp_path / "bank"
+    with opened(state) as db:
+        db.load(Account, [{"id": "a", "balance": 100}, {"id": "b"}])
+    broken = state / "log" / "000000000002.seg"
+    with serving(state) as server:
+        broken.write_bytes(b"no segment")
+        while (told := server.ask("/v1/status"))[0] != 503:
+            pass
+        assert told[1]["error"] == "state"
+        status, said = server.ask("/v1/tables/Account/records/a")
+        assert (status, said["error"]) == (503, "state")
+        assert "000000000002.seg" in said["says"]
+        assert b"penstock_replica_broken 1" in server.raw("/metrics")[2]
+        broken.unlink()
+        while server.ask("/v1/status")[0] != 200:
+            pass
+        with opened(state) as db:
+            db.run([Transfer(ts=1, src="a", dst="b", amount=Decimal(1))])
+        assert server.ask("/v1/tables/Account/records/b?at_least=1")[1]["record"]["balance"] == "1.00"
+
+
 # -- the process ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_when_it_is_told_to(state: Path, number: int) -> None:
+def test_it_ends_when_it_is_told_to(state: Path) -> None:
     server = start(state)
     connection = server.connect()
     assert send(connection, "/v1/status").read()
-    server.process.send_signal(number)
+    server.process.send_signal(signal.SIGINT)
     assert server.process.wait(30) == 0
     connection.close()
     stop(server)

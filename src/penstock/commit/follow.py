@@ -37,12 +37,18 @@ class LogFollower:
         self._next = segment_path(path, seq + 1)
         self._looks = 0
 
+    def has_next(self) -> bool:
+        """Whether there is a next commit."""
+        if self._disk.exists(self._next):
+            return True
+        self._looks += 1
+        if self._looks % LOOKS_A_HEAD == 0:
+            self._refuse_pruned()
+        return False
+
     def next(self) -> Segment | None:
         """The next commit; None as long as there is none."""
-        if not self._disk.exists(self._next):
-            self._looks += 1
-            if self._looks % LOOKS_A_HEAD == 0:
-                self._refuse_pruned()
+        if not self.has_next():
             return None
         try:
             file = SegmentFile(self._disk, self._next)

@@ -88,6 +88,7 @@ class Reader:
         replica = self._replica
         if at_least is not None and replica.version < at_least:
             self.wait(at_least, timeout)
+        replica.give_way()
         with replica.lock:
             replica.refuse_unusable()
             state = replica.state
@@ -133,6 +134,7 @@ class Reader:
         replica = self._replica
         if at_least is not None and replica.version < at_least:
             self.wait(at_least, timeout)
+        replica.give_way()
         replica.refuse_unusable()
         return columns(self._definition(table), keys)
 
@@ -181,6 +183,7 @@ class Reader:
                 raise InputError(f"version={version} is older than at_least={at_least}; give one of them")
             self.wait(at_least, timeout)
         replica = self._replica
+        replica.give_way()
         replica.refuse_unusable()
         if version is not None and version != replica.version:
             return self._cut_of(version)

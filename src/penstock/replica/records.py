@@ -20,15 +20,18 @@ from penstock.declare.model import Column, TableDef
 from penstock.declare.types import Type
 from penstock.replica import keys
 from penstock.state.arrow import from_arrow, one_chunk, to_arrow
-from penstock.state.hashing import ONE, TWO, first, most
+from penstock.state.hashing import ONE, TWO, first
 from penstock.state.jit import brief, kernel
-from penstock.state.strings import Strings, buffers, hash_of, place_of
+from penstock.state.prefetch import BLOCK, prefetch
+from penstock.state.strings import LOWER, Strings, buffers, hash_of, place_of
 from penstock.state.table import ROWS, USED
 from penstock.state.tables import Tables
 
 # What 18 digits need, whatever the caller's own context rounds to.
 _EXACT = decimal.Context(prec=40)
 _FIRST_DAY = EPOCH.toordinal()
+# That a table has more at least than it is filled with.
+_ROOM = 1 << 12
 
 
 class Records:
@@ -146,6 +149,13 @@ class Records:
         """Insert or overwrite whole records."""
         self._table.put(rows, self.strings, 0)
 
+    def fill(self, rows: pa.Table) -> None:
+        """The first ones, with room for some more: to make it later holds up who reads."""
+        strings, texts = self.strings, self._texts(rows)
+        self._table.reserve(_with_room(rows.num_rows))
+        strings.reserve(_with_room(len(texts) * rows.num_rows), _with_room(sum(text.nbytes for text in texts)))
+        self.put(rows)
+
     def split(self, rows: pa.Table) -> tuple[Any, list[Any]]:
         """Records as `put_lanes` takes them. This needs no lock where they fit: strings are written behind those that
         others read."""
@@ -159,14 +169,13 @@ class Records:
         self._table.drop_rows(self.rows_at(keys))
 
     def fits(self, rows: pa.Table) -> bool:
-        """Whether there is room for these without other arrays in the place of some."""
-        strings, texts = self.strings, self._texts(rows)
-        table = self._table
-        return (
-            int(table.meta[USED]) + rows.num_rows <= table.capacity
-            and strings.count + len(texts) * rows.num_rows + 1 < min(strings.starts.size, most(strings.slots.size))
-            and strings.size + sum(text.nbytes for text in texts) <= strings.data.size
-        )
+        """Whether there is room for these, but for their strings, without other arrays in the place of some."""
+        return int(self._table.meta[USED]) + rows.num_rows <= self._table.capacity
+
+    def texts(self, rows: pa.Table) -> tuple[int, int]:
+        """How many strings these may bring, and of how many bytes."""
+        texts = self._texts(rows)
+        return len(texts) * rows.num_rows + 1, sum(text.nbytes for text in texts)
 
     def make_room(self, rows: pa.Table) -> None:
         """For these, and for as many as there are."""
@@ -204,6 +213,10 @@ class Records:
         strings = self.strings
         start, stop = strings.starts[number : number + 2].tolist()
         return strings.data[start:stop].tobytes().decode()
+
+
+def _with_room(count: int) -> int:
+    return count + count // 4 + _ROOM
 
 
 def _bytes(text: str) -> Any:
@@ -250,5 +263,22 @@ def _row_of_text(slots: Any, pool: Any, starts: Any, data: Any, text: Any) -> An
 
 @kernel
 def _numbers_of(slots: Any, starts: Any, data: Any, offsets: Any, source: Any, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = _number_of(slots, starts, data, source, np.int64(offsets[i]), np.int64(offsets[i + 1]))
+    """Of many strings. What the next steps of a block will need is fetched while others are at work."""
+    mask = np.uint64(slots.size - 1)
+    hashes = np.empty(BLOCK, np.uint64)
+    for block in range(0, out.size, BLOCK):
+        end = min(block + BLOCK, out.size)
+        for i in range(block, end):
+            hashes[i - block] = hash_of(source, np.int64(offsets[i]), np.int64(offsets[i + 1]))
+            prefetch(slots, hashes[i - block] & mask)
+        for i in range(block, end):
+            slot = np.uint64(slots[hashes[i - block] & mask])
+            if slot != 0:
+                prefetch(starts, (slot & LOWER) - ONE)
+        for i in range(block, end):
+            slot = np.uint64(slots[hashes[i - block] & mask])
+            if slot != 0:
+                prefetch(data, np.uint64(starts[np.int64(slot & LOWER) - 1]))
+        for i in range(block, end):
+            start, n = np.int64(offsets[i]), np.int64(offsets[i + 1]) - np.int64(offsets[i])
+            out[i] = place_of(slots, starts, data, hashes[i - block], source, start, n)[1]

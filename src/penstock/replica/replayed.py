@@ -21,7 +21,7 @@ class Replayed:
         replay.run(recovery)
         state = State(replay.program.name, replay.schema.definitions(""))
         for name, records in state.records.items():
-            records.put(replay.tables.arrow_of(name))
+            records.fill(replay.tables.arrow_of(name))
         return state
 
     def changes_of(self, segment: Segment) -> Changes:

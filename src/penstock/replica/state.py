@@ -24,6 +24,7 @@ from penstock.replica.before import Before
 from penstock.replica.changes import Changes
 from penstock.replica.records import Records
 from penstock.state.arrow import one_below_another
+from penstock.state.hashing import most
 from penstock.state.tables import Tables
 
 Lock = AbstractContextManager[Any]
@@ -52,7 +53,7 @@ class State:
         state = cls(app, schema.definitions(where))
         for name, records in state.records.items() if snapshot is not None else ():
             if snapshot is not None and name in snapshot.tables:
-                records.put(snapshot.tables[name])
+                records.fill(snapshot.tables[name])
         return state
 
     def apply(self, changes: Changes) -> None:
@@ -108,7 +109,15 @@ class State:
             records.put_lanes(keys, lanes)
 
     def _fits(self, several: list[tuple[Records, str, pa.Table]]) -> bool:
-        return all(records.fits(rows) for records, _, rows in several)
+        """Whether nothing has to put other arrays in the place of some: the pool of strings is shared."""
+        strings = self._tables.strings
+        texts = [records.texts(rows) for records, _, rows in several]
+        count, size = (sum(each) for each in zip(*texts, strict=True)) if texts else (0, 0)
+        return (
+            all(records.fits(rows) for records, _, rows in several)
+            and strings.count + count + 1 < min(strings.starts.size, most(strings.slots.size))
+            and strings.size + size <= strings.data.size
+        )
 
     def is_cramped(self, changes: Changes) -> bool:
         """Whether what a commit does may have to put other arrays in the place of large ones, which takes long."""
@@ -130,7 +139,7 @@ class State:
         which does not change any more."""
         after = State(self.app, tuple(self.definitions.values()))
         for name, records in self.records.items():
-            after.records[name].put(records.arrow_of_all())
+            after.records[name].fill(records.arrow_of_all())
         after._set_limits()
         for records, _, rows in [] if changes is None else self._known(changes):
             after.records[records.definition.name].make_room(rows)
@@ -145,7 +154,7 @@ class State:
                 for change, rows in changes.tables[name]:
                     after._change(records, change, *after._split(records, change, rows))
             elif name in self.records and name not in changes.schema.restated:
-                records.put(self.records[name].arrow_of_all())
+                records.fill(self.records[name].arrow_of_all())
         return after
 
     # -- cuts -------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from penstock.state.hashing import ONE, grown, mix, most
 from penstock.state.jit import kernel
 from penstock.state.prefetch import BLOCK, prefetch
 
-HALF, _LOWER = np.uint64(32), np.uint64(0xFFFFFFFF)
+HALF, LOWER = np.uint64(32), np.uint64(0xFFFFFFFF)
 _MOST = 0xFFFFFFFF
 
 
@@ -93,7 +93,7 @@ def place_of(slots: Any, starts: Any, data: Any, h64: Any, source: Any, start: A
         if slot == 0:
             return h, np.int64(-1)
         if (slot ^ h64) >> HALF == 0:
-            number = np.int64(slot & _LOWER) - 1
+            number = np.int64(slot & LOWER) - 1
             if starts[number + 1] - starts[number] == n and same(data, starts[number], source, start, n):
                 return h, number
         h = (h + ONE) & mask
@@ -121,7 +121,7 @@ def _intern(slots: Any, starts: Any, data: Any, pool: Any, offsets: Any, source:
         for i in range(block, end):
             slot = np.uint64(slots[hashes[i - block] & mask])
             if slot != 0:
-                prefetch(data, np.uint64(starts[np.int64(slot & _LOWER) - 1]))
+                prefetch(data, np.uint64(starts[np.int64(slot & LOWER) - 1]))
         for i in range(block, end):
             start, n = np.int64(offsets[i]), np.int64(offsets[i + 1]) - np.int64(offsets[i])
             h, number = place_of(slots, starts, data, hashes[i - block], source, start, n)

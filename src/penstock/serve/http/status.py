@@ -44,7 +44,7 @@ async def status(call: Call) -> Answer:
 
 
 async def metrics(call: Call) -> Answer:
-    return Answer(await call.site.in_thread(call.site.metrics.text), call.site.reader.version, type=TEXT)
+    return Answer(await call.site.in_thread(call.site.metrics.text), type=TEXT)
 
 
 def _behind_ms(lag: Lag) -> float | None:

@@ -58,7 +58,7 @@ class Versions:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (least, next(self._order), future))
-        self._wake()  # It may have come since.
+        self._wake(self._reader.version)  # It may have come since.
         try:
             async with asyncio.timeout(timeout):
                 await future
@@ -78,18 +78,12 @@ class Versions:
         if behind_s(lag) > age and lag.newest is not None:
             await self.wait(lag.newest, timeout)
 
-    async def after(self, version: int) -> None:
-        """Until there is one above this."""
-        while self._reader.version <= version:
-            with suppress(Refusal):
-                await self.wait(version + 1, 3600.0)
-
     def _watch(self) -> None:
         assert self._loop is not None
         told = self._reader.version
         while not self._closed.is_set():
             try:
-                self._reader.wait(told + 1, timeout=_LOOK_S)
+                told = self._reader.wait(told + 1, timeout=_LOOK_S)
                 self.broken = None
             except NotYetError:
                 self.broken = None
@@ -100,12 +94,10 @@ class Versions:
                 self.broken = str(error)
                 time.sleep(_AGAIN_S)
                 continue
-            told = self._reader.version
             with suppress(RuntimeError):  # The loop is closed: the server has ended.
-                self._loop.call_soon_threadsafe(self._wake)
+                self._loop.call_soon_threadsafe(self._wake, told)
 
-    def _wake(self) -> None:
-        now = self._reader.version
+    def _wake(self, now: int) -> None:
         while self._waiting and self._waiting[0][0] <= now:
             future = heapq.heappop(self._waiting)[2]
             if not future.done():
