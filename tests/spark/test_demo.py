@@ -2,10 +2,14 @@
 
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +136,34 @@ def test_follow_takes_new_files_until_it_is_told_to_end(stream: tuple[Any, list[
     code, out, err = finish(process)
     assert (code, err) == (0, "")
     assert json.loads(out)["events"] == made.events + made.files[0]["Deposit"].num_rows
+
+
+def test_in_a_terminal_the_demo_ends_with_a_console(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    words = ["demo", "--batches", "4", "--batch", "200"]
+    environment = os.environ | {"PYTHONPATH": str(SOURCE), "COLUMNS": "200"}
+    command = [sys.executable, "-m", "penstock", *words]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=theirs, stderr=subprocess.DEVNULL)
+    os.close(theirs)
+    try:
+        shown = b""
+        while (found := re.search(rb"(http://127\.0\.0\.1:\d+)/\?token=(\S+)\s", shown)) is None:
+            part = os.read(ours, 1 << 16)
+            assert part, shown.decode()
+            shown += part
+        url, token = found[1].decode(), found[2].decode()
+        asked = urllib.request.Request(f"{url}/v1/batches", headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(asked) as answer:
+            told = json.loads(answer.read())
+        assert told["version"] == 5 and sum(one["events"] for one in told["batches"]) == 800
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        with pytest.raises(urllib.error.URLError):
+            urllib.request.urlopen(asked)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
 
 
 def test_a_batch_that_cannot_be_taken_is_one_line(stream: tuple[Any, list[str]], tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ A command imports what it needs when it runs, so that --help is quick. What goes
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -432,12 +433,15 @@ def demo(
     batch: Annotated[int, typer.Option(min=100, help="Events in one batch.")] = 20_000,
     seed: Annotated[int, typer.Option(help="Seed of the random payments.")] = 7,
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where the picture goes.")] = Path("demo.png"),
+    serve: Annotated[
+        bool, typer.Option("--serve/--no-serve", help="In a terminal, end with a console over it, until Ctrl-C.")
+    ] = True,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end and nothing else.")] = False,
 ) -> None:
     """Stream payments through a bank on local Spark, kill it in the middle, and show that no money is lost."""
     from penstock.cli.demo import run_demo
 
-    run_demo(batches=batches, batch=batch, seed=seed, picture=out, as_json=json)
+    run_demo(batches=batches, batch=batch, seed=seed, picture=out, as_json=json, serve=serve and sys.stdout.isatty())
 
 
 if __name__ == "__main__":

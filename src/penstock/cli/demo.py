@@ -34,9 +34,12 @@ from penstock.cli.payments import Payments, payments
 from penstock.cli.picture import Balance, Picture
 from penstock.cli.pipeline import Pipeline
 from penstock.commit import RETAIN
-from penstock.errors import PenstockError
+from penstock.errors import InputError, PenstockError
 from penstock.observe import BatchReport
 from penstock.publish.files import plain
+from penstock.serve.http.child import Served
+from penstock.serve.http.options import Options, need_extra
+from penstock.serve.http.tokens import tokens_of
 from penstock.spark.session import local_session, need_spark
 from penstock.workloads import bind
 from penstock.workloads.bank import ACCOUNTS, OPENING, app, opening
@@ -45,7 +48,8 @@ from penstock.workloads.bank import ACCOUNTS, OPENING, app, opening
 REFERENCE_EVENTS = 60_000
 
 
-def run_demo(*, batches: int, batch: int, seed: int, picture: Path, as_json: bool) -> None:
+def run_demo(*, batches: int, batch: int, seed: int, picture: Path, as_json: bool, serve: bool) -> None:
+    """serve: open a console over its state at the end, until Ctrl-C."""
     need_spark()
     begun = time.perf_counter()
     console = Console(quiet=as_json)
@@ -71,15 +75,39 @@ def run_demo(*, batches: int, batch: int, seed: int, picture: Path, as_json: boo
             _prove(console, bank, db, made, folder, books)
             console.print(_richest(db))
         drawn = Picture(reports, counts, books, killed, batch).write(picture)
-    summary = _summary(reports, counts, made, killed, time.perf_counter() - begun, picture if drawn else None)
-    if as_json:
-        print(json.dumps(summary))
+        summary = _summary(reports, counts, made, killed, time.perf_counter() - begun, picture if drawn else None)
+        if as_json:
+            print(json.dumps(summary))
+            return
+        console.print(_table(summary))
+        if drawn:
+            console.print(f"The picture is in [bold]{picture}[/].", soft_wrap=True)
+        else:
+            console.print("No picture: matplotlib is not installed; pip install 'penstock\\[plot]'")
+        if serve:
+            _console(console, folder / "state")
+
+
+def _console(console: Console, state: Path) -> None:
+    """A console over what the demo leaves, in a process of its own, until Ctrl-C."""
+    try:
+        need_extra()
+    except InputError as error:
+        console.print(f"No console: {error}", markup=False, soft_wrap=True)
         return
-    console.print(_table(summary))
-    if drawn:
-        console.print(f"The picture is in [bold]{picture}[/].", soft_wrap=True)
-    else:
-        console.print("No picture: matplotlib is not installed; pip install 'penstock\\[plot]'")
+    served = Served(Options(state, listen="127.0.0.1:0", explain="penstock.workloads.bank:app", sql=True))
+    try:
+        url = f"{served.url}/?token={tokens_of(state).read.decode()}"
+        console.print(
+            f"Look at all of it in a browser, until Ctrl-C: {url}", soft_wrap=True, markup=False, highlight=False
+        )
+        while served.alive:
+            time.sleep(0.2)
+        raise PenstockError(f"the console of the demo has gone: {served.error}")
+    except KeyboardInterrupt:
+        console.print()
+    finally:
+        served.stop()
 
 
 # -- the stream -----------------------------------------------------------------------------
