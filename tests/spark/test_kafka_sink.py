@@ -79,7 +79,7 @@ def test_a_kill_in_the_middle_of_a_write(
 ) -> None:
     sink = opened(broker, topic, tmp_path)
     sink.write(outcomes(1, 2))
-    written = sink_note.write_note
+    written = sink_note.write_sink_note
 
     def write_note(disk: Disk, path: Path, note: Any) -> None:
         if note.done == 2 or at == "before":
@@ -93,7 +93,7 @@ def test_a_kill_in_the_middle_of_a_write(
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("penstock.spark.kafka.sink.write_note", write_note)
+        patch.setattr("penstock.spark.kafka.sink.write_sink_note", write_note)
         patch.setitem(ENCODERS, "json", messages)
         with pytest.raises(Killed):
             sink.write(outcomes(2, 3))
@@ -130,7 +130,7 @@ def test_a_topic_that_has_forgotten(broker: Any, topic: str, tmp_path: Path) -> 
     again.write(outcomes(2, 4))
     assert seen(broker, topic) == ids(3, 4)
     path = sink_note.sink_path(tmp_path, "outcomes")
-    sink_note.write_note(Disk(), path, sink_note.SinkNote(topic, sending=4, done=3, ends=again._ends))
+    sink_note.write_sink_note(Disk(), path, sink_note.SinkNote(topic, sending=4, done=3, ends=again._ends))
     broker.put(topic, [b"another's"])
     forget()
     with pytest.raises(ps.StateError, match=r"may or may not have had the outcomes of version 4: .* are gone since"):
