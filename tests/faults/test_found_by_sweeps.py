@@ -241,8 +241,8 @@ def test_strings_keep_their_numbers_where_nobody_hears_of_new_ones() -> None:
 def test_strings_are_found_again_where_making_room_is_interrupted() -> None:
     strings = Strings()
     numbers = strings.intern(pa.array([f"s{k}" for k in range(200)]))
-    with call_in(Strings._reserve, "_refill", MemoryError).watching(), pytest.raises(MemoryError):
-        strings.intern(pa.array([f"t{k}" for k in range(400)]))
+    with call_in(Strings.reserve, "_fill(", MemoryError).watching(), pytest.raises(MemoryError):
+        strings.intern(pa.array([f"t{k}" for k in range(4000)]))
     assert (strings.intern(pa.array([f"s{k}" for k in range(200)])) == numbers).all()
 
 

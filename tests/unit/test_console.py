@@ -118,7 +118,7 @@ def test_from_a_batch_to_an_event_to_a_record(visit: Visit, stream: Stream) -> N
     visit.until("() => !document.querySelector('tbody .pill.aborted')")
     page.click("tbody tr:has(.pill.committed) td:nth-child(3)")
     page.wait_for_selector("[data-again]")
-    assert "WHAT IT READ AND WROTE" in visit.text().upper()
+    visit.until("() => document.body.innerText.toUpperCase().includes('WHAT IT READ AND WROTE')")
     record = page.locator(".tree a").first
     name = record.inner_text().removeprefix("Account ")
     record.click()
